@@ -18,11 +18,12 @@ NOT_DEFINITE = "{}: the leading minor of order {{}} is not positive definite"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Cholesky:
-    """A Hermitian positive definite matrix by its factor, which stays on all devices.
+    """A Hermitian positive definite matrix, held as its factor, which stays on all devices.
 
-    A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
-    are those with respect to the matrix. ``status``, an int32 that is the same on all devices: 0,
-    or the order of the leading minor that is not positive definite; then all results are NaN.
+    It is a pytree: it may be a result and an operand of jitted functions. Derivatives with respect
+    to it are those with respect to the matrix. ``status`` is an int32, the same on all devices: 0,
+    or the order of the leading minor that is not positive definite. In that case all results are
+    NaN.
     """
 
     status: Array
@@ -47,7 +48,7 @@ class Cholesky:
     def solve(self, b: Array, *, spec: Any = None) -> Array:
         """The solution x of a x = b, split as b; b is (n,) or (n, k).
 
-        ``spec``: how b is split, where its type does not say it (inside jit on Auto axes).
+        ``spec``: how b is split, if its type does not say so (inside jit on Auto axes).
         """
         return _dense_args.solve(_solution, self._lay, self._factor, (), b, spec)
 
@@ -140,23 +141,24 @@ def cholesky(
 
     The result has ``solve(b)``, ``logdet()``, ``inv()``, ``cond()``, the factor ``l`` and
     ``status``. It stays dealt out to all devices, in blocks of ``block`` columns, also as a result
-    of a jitted function. The lower triangle of ``a`` is read.
+    of a jitted function. Only the lower triangle of ``a`` is read.
 
-    A matrix that is not positive definite gives NaN, and a ``status`` that says the order of the
-    leading minor that is not; with ``check=True`` it raises.
+    For a matrix that is not positive definite, results are NaN, and ``status`` is the order of the
+    leading minor that is not positive definite. With ``check=True`` such a matrix raises.
 
-    With ``precision='single'`` the factorization is one in single precision: faster for large
-    matrices. The result has ``solve(b)`` alone, whose solutions are refined to the backward
-    error of double precision, with products by the matrix, which is kept. For a condition of up to
-    some 10⁶; where ten steps do not do, ``solve`` factors the matrix in double precision.
+    With ``precision='single'`` the matrix is factored in single precision, which is faster for
+    large matrices with a condition of up to some 10⁶. The result has ``solve(b)`` alone. It keeps
+    the matrix, and refines solutions by products with it to the backward error of double precision.
+    If ten steps are not enough, ``solve`` factors the matrix in double precision.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
-    divide: padding is not read, and zero in results that are split as the matrix.
+    ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
+    does not divide. Padding is not read, and is zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.
     Shapes: (n, n), any n, split in any way, or whole on one device or on all.
     Raises: ValueError for a matrix that is not square, or a block that is not positive; TypeError
-    for a dtype without solvers, or without single precision; with ``check`` `plait.LinAlgError`.
+    for a dtype without solvers, or with ``precision='single'`` one that is not double precision;
+    with ``check`` `plait.LinAlgError`.
     Adjoint: that of each result, symmetrised, by solutions with the same factor.
     Source: LAPACK potrf, with look-ahead; oracle ``tests/python/oracle.py::cholesky``.
 
@@ -186,7 +188,8 @@ def potrs(
     ``spec`` and ``shape`` are those of ``a``. The solution is split as ``b``.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
-    Raises: as `cholesky`; ValueError for a b with other rows; TypeError for another dtype.
+    Raises: as `cholesky`; ValueError for a b with another number of rows; TypeError for a b of
+    another dtype.
     Adjoint: a solution with the same factor, and its outer product with x, symmetrised.
     Source: LAPACK potrf, potrs; oracle ``tests/python/oracle.py::solve``.
 

@@ -43,16 +43,17 @@ class Comm:
     """A communicator of plait: an ordered group of ranks.
 
     ``plait.Comm(mpi4py_comm)`` duplicates an mpi4py communicator now instead of at its first
-    use; ``plait.Comm()`` is the world: COMM_WORLD under a launcher, else this process alone.
-    ``rank`` is this process's, of ``size`` ranks. There is one for each mpi4py communicator,
-    however often it is asked for; another one is ``plait.Comm(mpi4py_comm.Dup())``.
+    use. ``plait.Comm()`` is the world: COMM_WORLD under a launcher, else this process alone.
+    ``rank`` is the rank of this process, ``size`` the number of ranks. Each mpi4py communicator
+    has one plait communicator, however often you ask for it; for another one use
+    ``plait.Comm(mpi4py_comm.Dup())``.
 
-    A copy of a communicator is itself, by `copy.deepcopy`, too. Of the pickled world, or COMM_SELF,
-    the reader has its own, with its own rank; others cannot be pickled.
+    A copy of a communicator is the communicator itself, also by `copy.deepcopy`. The world and
+    COMM_SELF can be pickled: the reader gets its own, with its own rank. Others cannot.
 
     Collective: over the communicator, at first use and in `free`.  Shapes: none.
-    Raises: TypeError for null and inter-communicators, and by pickle for what other processes
-    cannot name.  Adjoint: none.
+    Raises: TypeError for null and inter-communicators, and by pickle for communicators that other
+    processes cannot name.  Adjoint: none.
     Source: MPI 4.0, 7.4.
 
     Example:
@@ -120,8 +121,8 @@ class Comm:
     def free(self) -> None:
         """Waits for queued work and frees plait's duplicates; the MPI communicator stays.
 
-        Where that was freed instead, plait's are freed when the next communicator of its ranks,
-        or of more, is made.
+        If the MPI communicator was freed first, plait's duplicates are freed when the next
+        communicator of its ranks, or of more, is made.
         """
         if not self._state["is_freed"]:
             self._free_duplicates()

@@ -38,21 +38,24 @@ def cond(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """The condition of a matrix: ‖a‖ ‖a⁻¹‖, in the norm p.
+    """The condition number of a matrix: ‖a‖ ‖a⁻¹‖, in the norm p.
 
-    With ``p=2`` or None it is the largest singular value through the smallest. With ``p=1`` or
-    ``inf`` it is an estimate from an `lu` factorization, some sixty times cheaper: never too large,
-    but for rounding, nearly always exact to some digits, and hardly ever less than a third of what
-    is true. ``F.cond(p)`` of a factor that is there already costs a few solutions. A singular
-    matrix has inf, one with NaN has NaN. Where the smallest singular value is but rounding, ``p=2``
-    is some number beyond 1 / ε, or inf.
+    With ``p=2`` or None it is the largest singular value divided by the smallest. If the smallest
+    is only rounding error, the result is some number beyond 1 / ε, or inf.
 
-    ``shape`` is what is data of an array with padding at its tail, which is not read.
+    With ``p=1`` or ``inf`` it is an estimate from an `lu` factorization, some sixty times cheaper.
+    The estimate is never too large, except for rounding, nearly always right to some digits, and
+    hardly ever less than a third of the true value. ``F.cond(p)`` of an existing factor costs a few
+    solutions.
+
+    The result is inf for a singular matrix, and NaN for a matrix with NaN. ``shape`` is the shape
+    of the data in an array with padding at its tail, which is not read.
 
     Collective: over the mesh, in program order.
-    Shapes: (m, n) to a scalar, neither 0; (n, n) for an estimate.
-    Raises: as `svd` and `lu`; ValueError for another p; TypeError for derivatives of an estimate.
-    Adjoint: that of `svd`; of an estimate none.
+    Shapes: (m, n) to a scalar, m and n not 0; for an estimate (n, n).
+    Raises: as `svd` and `lu`; ValueError for an unknown p; TypeError for derivatives of an
+    estimate.
+    Adjoint: that of `svd`; an estimate has none.
     Source: as `svd`; Higham, Tisseur, 2000, as LAPACK gecon; oracle ``numpy.linalg.cond``.
 
     Example:

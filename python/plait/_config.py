@@ -85,16 +85,16 @@ def _choose(values: dict[str, Any]) -> dict[str, str]:
 class Config:
     """The choices of this process: which backend carries what, and how transforms exchange.
 
-    ``plait.config.update('transpose_comm_backend', 'MPI')`` chooses, in any letter case;
-    ``plait.config.transpose_comm_backend`` is what is chosen. A choice has effect at once, on
-    programs that are compiled, too: nothing is compiled again. What was called before is
-    done under the choices that were there. All ranks choose the same: an operation for which
-    they have not is a `plait.MismatchError`.
+    ``plait.config.update('transpose_comm_backend', 'MPI')`` makes a choice, in any letter case;
+    ``plait.config.transpose_comm_backend`` is the current choice. A choice takes effect at once,
+    also for compiled programs, without compiling again. Calls made before it still run under the
+    earlier choices. All ranks must choose the same: an operation whose ranks have different
+    choices is a `plait.MismatchError`.
 
     Collective: no.  Shapes: none.
-    Raises: ValueError that lists the keys or choices there are; `plait.Error` for a backend that
-    needs devices which are not here, and in a function that JAX traces; `plait.TimeoutError` where
-    programs that were called before do not end, as in a callback of one.
+    Raises: ValueError that lists the possible keys or choices; `plait.Error` for a backend that
+    needs devices which are not here, and in a function that JAX traces; `plait.TimeoutError` if
+    programs that were called before do not end, as in a callback of one of them.
     Adjoint: none.  Source: own; docs/tuning.md has the keys.
 
     Example:
@@ -110,11 +110,11 @@ class Config:
         _choose({name: value})
 
     def set(self, **values: str) -> _Restore:
-        """Chooses several at once; in ``with plait.config.set(...):`` until the block ends."""
+        """Chooses several at once; as ``with plait.config.set(...):`` until the block ends."""
         return _Restore(values)
 
     def read(self) -> dict[str, str]:
-        """All keys, and what is chosen for each."""
+        """All keys, and the choice for each."""
         return {name: _core.chosen(name) for name in _core.keys()}
 
     def __getattr__(self, name: str) -> str:

@@ -11,7 +11,7 @@ from plait._dense_args import Lay
 class Eigh(NamedTuple):
     """Eigenvalues, ascending, (n,), and a column of eigenvectors for each, (n, n).
 
-    Of a subset of k eigenvalues: (k,) and (n, k).
+    For a subset of k eigenvalues the shapes are (k,) and (n, k).
     """
 
     eigenvalues: Array
@@ -108,35 +108,41 @@ def eigh(
 ) -> Eigh:
     """Eigenvalues and eigenvectors of a Hermitian matrix that is distributed over a mesh.
 
-    The lower triangle of ``a`` is read. Eigenvalues are the same on all devices, eigenvectors split
-    as ``a``. A matrix with NaN or Inf gives NaN; with ``check=True`` it raises.
+    Only the lower triangle of ``a`` is read. Eigenvalues are the same on all devices; eigenvectors
+    are split as ``a``. A matrix with NaN or Inf gives NaN; with ``check=True`` it raises.
 
-    With ``b``, a Hermitian positive definite matrix, those of a v = w b v, with vᴴ b v = 1: by its
-    Cholesky factor, so that errors grow with its condition. One that is not definite gives NaN.
-    ``mesh``, ``spec``, ``shape`` and ``block`` are those of both.
+    With ``b``, a Hermitian positive definite matrix, the problem is a v = w b v, with vᴴ b v = 1.
+    It is solved by the Cholesky factor of ``b``, so that errors grow with the condition of ``b``.
+    A ``b`` that is not positive definite gives NaN. ``mesh``, ``spec``, ``shape`` and ``block``
+    are those of both matrices.
 
-    With ``subset=slice(-10, None)`` there are the ten largest eigenvalues alone with their vectors,
-    with ``slice(10)`` the ten smallest: those that the slice takes of all. What takes half of the
-    time for all of them is done for these alone; derivatives need all. A slice, since of
-    ``subset_by_index`` SciPy includes the last one and JAX does not.
+    ``subset`` is a slice of the ascending eigenvalues: ``slice(-10, None)`` gives the ten largest
+    with their vectors, ``slice(10)`` the ten smallest. The part of the computation that takes half
+    of the time for all eigenvalues is then done for the subset alone. Derivatives need all
+    eigenvalues. (It is a slice because ``subset_by_index`` includes the last index in SciPy, but
+    not in JAX.)
 
-    Where eigenvalues are equal, eigenvectors are not functions of the matrix, and ``degenerate``
-    says what becomes of derivatives: ``'nan'`` is NaN for what depends on these vectors, as in
-    ``jax.numpy``; ``'zero'`` those of what does not depend on the choice of vectors, such as
-    projectors; ``'check'`` the same, but NaN as the gradient of what does depend on it;
-    ``'lorentzian'`` gap / (gap² + δ²) for 1 / gap, with δ = √ε ‖a‖. Eigenvalues are equal if they
-    differ by 10 n ε ‖a‖ or less, and for ``'nan'`` if they are the same number.
+    If eigenvalues are equal, their eigenvectors are not functions of the matrix. ``degenerate``
+    says what derivatives then are:
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
-    divide: padding is not read, and zero behind the eigenvectors; there are as many eigenvalues as
-    there is data.
+    * ``'nan'``: NaN for what depends on these vectors, as in ``jax.numpy``
+    * ``'zero'``: exact for what does not depend on the choice of vectors, such as projectors
+    * ``'check'``: as ``'zero'``, but NaN as the gradient of what does depend on the choice
+    * ``'lorentzian'``: with gap / (gap² + δ²) in the place of 1 / gap, δ = √ε ‖a‖
+
+    Eigenvalues count as equal if they differ by 10 n ε ‖a‖ or less, for ``'nan'`` if they are the
+    same number.
+
+    ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
+    does not divide. Padding is not read, and eigenvectors are zero there. There are as many
+    eigenvalues as rows of data.
 
     Collective: over the mesh, in program order.
-    Shapes: (n, n), and b's, to (n,) and (n, n), any n, split in any way, or whole on one device or
-    on all; k of the eigenvalues: (k,) and (n, k), split as ``a`` along the axes that the mesh
-    divides.
-    Raises: ValueError for a matrix that is not square, an unknown mode, a subset that there is not;
-    TypeError for a dtype without solvers; with ``check`` `plait.LinAlgError`.
+    Shapes: (n, n), also of ``b``, to (n,) and (n, n), any n, split in any way, or whole on one
+    device or on all; for k of the eigenvalues to (k,) and (n, k), split as ``a`` along the axes
+    that the mesh divides.
+    Raises: ValueError for a matrix that is not square, an unknown ``degenerate``, an impossible
+    subset; TypeError for a dtype without solvers; with ``check`` `plait.LinAlgError`.
     Adjoint: V (diag(w̄) + F ∘ Vᴴ V̄) Vᴴ, symmetrised, F_ij = 1 / (w_j - w_i).
     Source: LAPACK heevd, hegvd; oracle ``tests/python/oracle.py::eigh``.
 
@@ -173,9 +179,9 @@ def eigvalsh(
 ) -> Array:
     """Eigenvalues of a Hermitian matrix that is distributed over a mesh, ascending.
 
-    With ``b`` those of a v = w b v, as in `eigh`.
+    With ``b`` they are those of a v = w b v, as in `eigh`.
 
-    Collective: over the mesh, in program order.  Shapes: (n, n), and b's, to (n,).
+    Collective: over the mesh, in program order.  Shapes: (n, n), also of ``b``, to (n,).
     Raises: as `eigh`.  Adjoint: V diag(w̄) Vᴴ; it needs the eigenvectors, also of equal eigenvalues.
     Source: LAPACK heevd; oracle ``tests/python/oracle.py::eigh``.
 
@@ -199,7 +205,7 @@ def syevd(
     mesh: Any = None,
     spec: Any = None,
 ) -> Eigh | Array:
-    """`eigh`, or `eigvalsh` with ``return_eigenvectors=False``, by the name in LAPACK.
+    """`eigh`, or `eigvalsh` with ``return_eigenvectors=False``, by its name in LAPACK.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) to (n,) and (n, n), or (n,) alone.
     Raises: as `eigh`.  Adjoint: as `eigh`.

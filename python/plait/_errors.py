@@ -28,7 +28,7 @@ class ReplicationError(MismatchError):
 
 
 class TruncationError(Error):
-    """A message was longer than the place that it should go to."""
+    """A message was longer than the array that receives it."""
 
 
 class TimeoutError(Error):  # noqa: A001 - the name is part of the interface
@@ -48,11 +48,11 @@ class TransportError(Error):
 
 
 class MemoryError(Error, builtins.MemoryError):  # noqa: A001 - the name is part of the interface
-    """There is no memory for what an operation works in."""
+    """There is not enough memory for the work arrays of an operation."""
 
 
 class LinAlgError(Error, np.linalg.LinAlgError):
-    """A matrix does not have the factorization that was asked for."""
+    """A matrix does not have the requested factorization."""
 
 
 _KINDS = {
@@ -161,10 +161,10 @@ def from_status(name: str, text: str) -> Exception:
 
 @contextlib.contextmanager
 def errors() -> Iterator[None]:
-    """Raises plait's failures inside the ``with`` block under their own names.
+    """Raise failures of plait inside the ``with`` block under their own names.
 
     Collective: no.  Shapes: none.
-    Raises: the subclass of `plait.Error` that the text of a JaxRuntimeError names.
+    Raises: the subclass of `plait.Error` that is named in the text of a JaxRuntimeError.
     Adjoint: none.  Source: own.
 
     Example:
@@ -182,10 +182,10 @@ def errors() -> Iterator[None]:
 
 
 def block(x: Any) -> Any:
-    """Waits until all arrays in the pytree ``x`` are there, and returns it.
+    """Wait until all arrays in the pytree ``x`` are computed, and return ``x``.
 
     Collective: no.  Shapes: any pytree.
-    Raises: the failure of the computation, as the subclass of `plait.Error` that it is.
+    Raises: the failure of the computation, as its subclass of `plait.Error`.
     Adjoint: none.  Source: own.
 
     Example:

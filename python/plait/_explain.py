@@ -14,15 +14,18 @@ from plait._asked import Asked, Called
 class ExplainedCall:
     """One operation of the core in a program, as one rank carries it out.
 
-    ``name`` is the operation's in the core, ``title`` says it with its arrays, ``site`` is the line
-    that calls it. It runs ``times`` times, the product of the lengths of each `jax.lax.scan` around
-    it; ``where`` says in which loops and branches it is of which a trace does not know how often
-    they run. ``rank`` is one of the ``n_ranks`` that take part and reach each other by ``way``.
-
-    Each time the rank takes ``messages`` pieces and ``n_bytes`` bytes from others, and all ranks
-    wait for each other at ``fences``; ``work_bytes`` is memory beside operands and results,
-    without the plan's scratch: two whole messages where ranks exchange messages, else less.
-    ``plan`` has it step by step, in words.
+    Its fields:
+    * ``name``: the name of the operation in the core
+    * ``title``: the operation with its arrays
+    * ``site``: the line that calls it
+    * ``times``: how often it runs, the product of the lengths of each `jax.lax.scan` around it
+    * ``where``: the loops and branches around it for which a trace does not know how often they run
+    * ``rank``: one of the ``n_ranks`` ranks that take part and reach each other by ``way``
+    * ``messages``, ``n_bytes``: pieces and bytes that the rank takes from others each time
+    * ``fences``: points at which all ranks wait for each other, each time
+    * ``work_bytes``: memory besides operands and results, without the plan's scratch: two whole
+      messages if ranks exchange messages, else less
+    * ``plan``: the plan step by step, in words
     """
 
     name: str
@@ -41,15 +44,15 @@ class ExplainedCall:
 
     @property
     def who(self) -> str:
-        """The rank, of how many, and how they reach each other."""
+        """The rank, the number of ranks, and how they reach each other."""
         return f"rank {self.rank} of {self.n_ranks} by {self.way}"
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What `explain` says of a function: its ``calls`` in the program's order; printed, a table.
+    """What `explain` finds in a function: its ``calls`` in program order. It prints as a table.
 
-    Sums count what is in a while loop or in a branch once.
+    Sums count operations in a while loop or in a branch once.
     """
 
     calls: tuple[ExplainedCall, ...]
@@ -71,12 +74,12 @@ class Explanation:
 
     @property
     def work_bytes(self) -> int:
-        """The most that one operation needs beside operands, results and its plan's scratch."""
+        """The most that one operation needs besides operands, results and its plan's scratch."""
         return max((call.work_bytes for call in self.calls), default=0)
 
     @property
     def plans(self) -> str:
-        """The plans of all operations that differ, step by step."""
+        """The plans of all different operations, step by step."""
         return "\n".join(dict.fromkeys(call.plan for call in self.calls))
 
     def __str__(self) -> str:
@@ -136,19 +139,19 @@ class _Around:
 def explain(
     f: Callable[..., Any], /, *args: Any, way: str | None = None, **kwargs: Any
 ) -> Explanation:
-    """What ``f(*args, **kwargs)`` communicates, without running it.
+    """Say what ``f(*args, **kwargs)`` communicates, without running it.
 
-    ``f`` is traced as by `jax.jit`, and each operation planned as one rank plans it: this one where
-    it is of a communicator, the first device where it is of a mesh. Nothing runs, is compiled or
-    communicated, and no other rank has to call this. So the operands may be `jax.ShapeDtypeStruct`,
-    and be split over a `jax.sharding.AbstractMesh` of more devices than there are.
+    ``f`` is traced as by `jax.jit`, and each operation is planned as one rank plans it: this rank
+    for an operation on a communicator, the first device for an operation on a mesh. Nothing runs,
+    is compiled or communicated, and no other rank has to call this. So operands may be
+    `jax.ShapeDtypeStruct`, split over a `jax.sharding.AbstractMesh` of more devices than exist.
 
     ``way`` says how ranks reach each other: ``"threads"`` of one process, processes with ``"shared
-    memory"``, or ``"messages"``. None: as they do here, and by messages where a mesh has more
-    devices than there are. Plans are those for arrays in the host's memory.
+    memory"``, or ``"messages"``. None means as they do here, and messages if a mesh has more
+    devices than exist. The plans are for arrays in host memory.
 
     Collective: no.
-    Shapes: any; operands as of `jax.make_jaxpr`.
+    Shapes: any; operands as for `jax.make_jaxpr`.
     Raises: what ``f`` raises; ValueError for an unknown ``way``.
     Adjoint: none; explain the derivative.  Source: own; ``fftw_print_plan``, FFTW's manual, 4.2.
 

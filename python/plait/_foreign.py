@@ -12,27 +12,34 @@ _kept: set[Any] = set()
 
 
 def keep_order(primitive: jex.Primitive) -> None:
-    """Has what a primitive of another library does in program order, as what `jax.lax` does.
+    """Keep the operations inside a primitive of another library in program order.
 
-    For primitives that take functions, or jaxprs, and do in their lowering what they do eagerly,
-    but whose type says nothing of effects. Of those is lineax's, by which optimistix and diffrax
-    solve as well: operations in a `lineax.linear_solve`, its operator's or its solver's, are in
-    the order of the program then, in loops, derivatives and batches too, and on global arrays.
-    Said once, before the first program is traced. Without it such a program is a `plait.Error`
-    under `plait.jit`, and JAX's KeyError with the same text under `jax.jit`.
+    They are then ordered as those inside functions of `jax.lax` are. This is for primitives that
+    take functions or jaxprs and do in their lowering what they do eagerly, but whose type says
+    nothing of effects. lineax has such a primitive, and optimistix and diffrax solve with it, too.
+    With `keep_order` the operations in a `lineax.linear_solve`, in its operator or its solver, are
+    in program order, also in loops, derivatives and batches, and on global arrays.
 
-    These libraries take inner products, norms, stopping tests and Newton's dense Jacobian of this
-    rank's own numbers: let all ranks have the same unknowns, or solve on a mesh. Of unknowns that
-    are split over ranks iterations stop at different steps, a `plait.PeerError`, or their numbers
-    are wrong; explicit steps of diffrax want a ``norm`` that sums over ranks. A mesh for them has
-    Auto axes: with Explicit ones they fail in JAX, with or without plait. With ``throw=True`` what
-    fails on a mesh ends the process: XLA's other devices wait for the one that has raised.
+    Call it once, before the first program is traced. Without it such a program raises a
+    `plait.Error` under `plait.jit`, and JAX's KeyError with the same text under `jax.jit`.
 
-    It is told to JAX for the whole process. It changes nothing where there are no operations of
-    plait, but that what the primitive does is traced once more where it is not seen at once.
+    These libraries compute inner products, norms, stopping tests and Newton's dense Jacobian from
+    this rank's own numbers:
+
+    * Let all ranks have the same unknowns, or solve on a mesh. If unknowns are split over ranks,
+      iterations stop at different steps, which is a `plait.PeerError`, or results are wrong.
+    * Explicit steps of diffrax need a ``norm`` that sums over ranks.
+    * A mesh for them needs Auto axes. With Explicit axes these libraries fail in JAX, with or
+      without plait.
+    * With ``throw=True`` a failure on a mesh ends the process: XLA's other devices wait for the
+      device that has raised.
+
+    The primitive is changed for the whole process. Where it contains no operations of plait this
+    has no effect, except that what the primitive does is traced once more.
 
     Collective: no.  Shapes: none.
-    Raises: TypeError for what is no primitive, or one whose eager form is compiled by JAX.
+    Raises: TypeError for an argument that is not a primitive, or for a primitive that JAX compiles
+    when it is called eagerly.
     Adjoint: that of the primitive.  Source: own, docs/architecture.md.
 
     Example:

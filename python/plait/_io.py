@@ -105,16 +105,16 @@ def _assemble(
 
 
 def from_local(local: Any, sharding: NamedSharding, *, shape: Sequence[int]) -> Array:
-    """Make a global array of the parts that processes have.
+    """Make a global array from the parts that the processes have.
 
-    ``local`` is this process's part, or a list with one for each of its devices, in the order of
-    the mesh. ``shape`` is that of the whole data; each device has what it owns of them, so the
-    last parts are smaller, or empty, where the mesh does not divide it. The array has the extents
-    that the mesh divides, with zeros at its tail.
+    ``local`` is this process's part, or a list with one part for each of its devices, in the order
+    of the mesh. ``shape`` is the shape of the whole data. Each part is what its device owns of the
+    data, so the last parts are smaller, or empty, if the mesh does not divide the shape. The array
+    is padded with zeros at its tail to extents that the mesh divides.
 
     Collective: no; nothing is communicated.
-    Shapes: the parts of ``shape`` to that one, rounded up along each split axis.
-    Raises: ValueError for parts that are not what their device owns, with what that is.
+    Shapes: the parts of ``shape`` to ``shape``, rounded up along each split axis.
+    Raises: ValueError for a part that is not what its device owns; the text says what it owns.
     Adjoint: none.  Source: own.
 
     Example:
@@ -152,10 +152,10 @@ def from_local(local: Any, sharding: NamedSharding, *, shape: Sequence[int]) -> 
 
 
 def to_local(x: Array, *, shape: Sequence[int] | None = None) -> list[np.ndarray]:
-    """The parts of a global array that this process has: one for each of its devices.
+    """The parts of a global array that this process has, one for each of its devices.
 
-    They are in the order of the mesh; ``shape`` is what is data of an array with padding at its
-    tail, and the parts are cut to it. The inverse of `from_local`.
+    They are in the order of the mesh. ``shape`` is the shape of the data in an array with padding
+    at its tail; the parts are cut to it. The inverse of `from_local`.
 
     Collective: no; nothing is communicated.  Shapes: any to the parts.
     Raises: ValueError for a shape that is not in the array.
@@ -176,14 +176,14 @@ def to_local(x: Array, *, shape: Sequence[int] | None = None) -> list[np.ndarray
 def gather_to_host(
     x: Array, *, shape: Sequence[int] | None = None, root: int | None = None
 ) -> np.ndarray | None:
-    """The whole of a global array in the memory of every process, or of ``root`` alone.
+    """Gather a whole global array into the host memory of every process, or of ``root`` alone.
 
-    ``shape`` is what is data of an array with padding at its tail. ``root`` counts the processes
-    that have a part of it; the others get None.
+    ``shape`` is the shape of the data in an array with padding at its tail. ``root`` is an index
+    among the processes that have a part of the array; the others get None.
 
     Collective: over the processes of the array; outside jit.  Shapes: any to the same, or
     ``shape``.
-    Raises: ValueError for a root that is no process, and on a process that has no part of the
+    Raises: ValueError for a root that is not a process, and on a process that has no part of the
     array.
     Adjoint: none.  Source: own.
 
@@ -372,17 +372,17 @@ def _file_of(
 def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None = None) -> None:
     """Write a global array to one file of NumPy's format (.npy), from all processes at once.
 
-    Each process writes its parts into their places; the file appears under its name when it is
-    complete, or not at all: in the place of a file that is there, of a link of what it leads to.
-    `load` and ``numpy.load`` read it, on any number of processes. ``shape`` is what is data of an
-    array with padding at its tail: the padding is not written.
+    Each process writes its parts into their places. The file appears under its name when it is
+    complete, or not at all; it replaces an existing file, and of a link the file it points to.
+    `load` and ``numpy.load`` read it, on any number of processes. ``shape`` is the shape of the
+    data in an array with padding at its tail; the padding is not written.
 
     Collective: over the processes of the array; outside jit.  Shapes: any.
-    Raises: OSError on every process if one cannot write, with which and why, or a device, a pipe or
-    a folder is there; MismatchError on every process if they give different paths, dtypes, shapes
-    or shardings; ValueError for a shape that is not in the array, for a dtype that the format does
-    not know (bfloat16, float8), and on a process that has no part of the array. Where one process
-    alone is refused, the others raise a MismatchError with what it was told.
+    Raises: OSError on every process if one cannot write (the text says which and why), or if a
+    device, a pipe or a folder is there; MismatchError on every process if paths, dtypes, shapes or
+    shardings differ; ValueError for a shape that is not in the array, for a dtype that the format
+    does not have (bfloat16, float8), and on a process that has no part of the array. If only one
+    process gets such an error, the others raise a MismatchError with its text.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``, version 1.0.
 
     Example:
@@ -462,16 +462,16 @@ def _read(path: str, boxes: dict, shape: tuple, dtype: np.dtype, offset: int) ->
 def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
     """Read a file of NumPy's format (.npy) as a global array; each process reads its parts.
 
-    The array has the extents that the mesh divides: where that is more than the file has, there are
-    zeros at the tail (``numpy.load(path, mmap_mode="r").shape`` is what is data).
+    If the mesh does not divide the shape in the file, the array is padded with zeros at its tail
+    (``numpy.load(path, mmap_mode="r").shape`` is the shape of the data).
 
     Collective: over the processes of the mesh; outside jit.
     Shapes: that of the file, rounded up along each split axis.
-    Raises: OSError on every process if one cannot read, with which and why, or the file is in
-    Fortran's order; MismatchError on every process if they give different paths or specs, or see
-    files of different shapes or dtypes, as of copies on disks of their own, whose numbers are not
-    compared; ValueError for a spec that does not fit, numbers of 64 bits where JAX has them off,
-    and on a process that has no device of the sharding.
+    Raises: OSError on every process if one cannot read (the text says which and why), or the file
+    is in Fortran order; MismatchError on every process if paths or specs differ, or the shapes or
+    dtypes of the files they see (copies on local disks, for instance; their numbers are not
+    compared); ValueError for a spec that does not fit, 64-bit numbers where JAX has them off, and
+    on a process that has no device of the sharding.
     Adjoint: none.  Source: the format is that of ``numpy.lib.format``.
 
     Example:

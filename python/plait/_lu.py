@@ -17,12 +17,12 @@ SINGULAR = "{}: the matrix is singular, pivot {{}} is zero or not finite"
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class LU:
-    """A square matrix by its factors, which stay on all devices; a[order] = l u.
+    """A square matrix, held as its factors, which stay on all devices; a[order] = l u.
 
-    A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
-    are those with respect to the matrix. ``order``: the rows of the matrix as pivots took them,
-    (n,). ``status``, an int32 that is the same on all devices: 0, or the order of the first pivot
-    that is zero or not finite; then results say nothing, also those that are finite.
+    It is a pytree: it may be a result and an operand of jitted functions. Derivatives with respect
+    to it are those with respect to the matrix. ``order``, (n,), lists the rows of the matrix in the
+    order of the pivots. ``status`` is an int32, the same on all devices: 0, or the order of the
+    first pivot that is zero or not finite. In that case results mean nothing, even finite ones.
     """
 
     status: Array
@@ -53,12 +53,12 @@ class LU:
     def solve(self, b: Array, *, spec: Any = None) -> Array:
         """The solution x of a x = b, split as b; b is (n,) or (n, k).
 
-        ``spec``: how b is split, where its type does not say it (inside jit on Auto axes).
+        ``spec``: how b is split, if its type does not say so (inside jit on Auto axes).
         """
         return _dense_args.solve(_solution, self._lay, self._factor, (self.order,), b, spec)
 
     def slogdet(self) -> tuple[Array, Array]:
-        """Sign, or phase, of the determinant, and the logarithm of its magnitude."""
+        """Sign or phase of the determinant, and the logarithm of its magnitude."""
         return _dense_args.run(_dense_lu.lu_slogdet, *self._home())
 
     def logdet(self) -> Array:
@@ -153,21 +153,22 @@ def lu(
 
     The result has ``solve(b)``, ``slogdet()``, ``logdet()``, ``det()``, ``inv()``, ``cond()``, the
     factors ``l`` and ``u`` with ``a[order] = l u``, and ``status``: 0, or the order of the first
-    pivot that is zero or not finite; with ``check=True`` that raises. It stays dealt out to all
-    devices, in blocks of ``block`` columns, also as a result of a jitted function.
+    pivot that is zero or not finite. With ``check=True`` such a pivot raises. The result stays
+    dealt out to all devices, in blocks of ``block`` columns, also as a result of a jitted function.
 
-    With ``precision='single'`` the factorization is one in single precision: faster for large
-    matrices. The result has ``solve(b)`` alone, whose solutions are refined to the backward
-    error of double precision, with products by the matrix, which is kept. For a condition of up to
-    some 10⁶; where ten steps do not do, ``solve`` factors the matrix in double precision.
+    With ``precision='single'`` the matrix is factored in single precision, which is faster for
+    large matrices with a condition of up to some 10⁶. The result has ``solve(b)`` alone. It keeps
+    the matrix, and refines solutions by products with it to the backward error of double precision.
+    If ten steps are not enough, ``solve`` factors the matrix in double precision.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
-    divide: padding is not read, and zero in results that are split as the matrix.
+    ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
+    does not divide. Padding is not read, and is zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.
     Shapes: (n, n), any n, split in any way, or whole on one device or on all.
     Raises: ValueError for a matrix that is not square, or a block that is not positive; TypeError
-    for a dtype without solvers, or without single precision; with ``check`` `plait.LinAlgError`.
+    for a dtype without solvers, or with ``precision='single'`` one that is not double precision;
+    with ``check`` `plait.LinAlgError`.
     Adjoint: that of each result, by solutions with the same factors.
     Source: LAPACK getrf, with look-ahead; oracle ``tests/python/oracle.py::lu``.
 
@@ -192,10 +193,13 @@ def lu_solve(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """Solve a x = b by `lu`; ``spec``, ``shape`` are of ``a``, and the solution is split as ``b``.
+    """Solve a x = b with a square matrix, by `lu`.
+
+    ``spec`` and ``shape`` are those of ``a``. The solution is split as ``b``.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
-    Raises: as `lu`; ValueError for a b with other rows; TypeError for another dtype.
+    Raises: as `lu`; ValueError for a b with another number of rows; TypeError for a b of another
+    dtype.
     Adjoint: a solution with the transpose by the same factors, and its outer product with x.
     Source: LAPACK getrf, getrs; oracle ``tests/python/oracle.py::solve``.
 
@@ -217,10 +221,11 @@ def inv(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """Invert a square matrix by `lu`; the inverse is split as ``a``. See `potri` for definite ones.
+    """Invert a square matrix, by `lu`; the inverse is split as ``a``.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
-    divide: padding is not read, and zero in results that are split as the matrix.
+    For positive definite matrices see `potri`. ``shape`` is the shape of the data in an array with
+    padding at its tail, for sizes that the mesh does not divide. Padding is not read, and is zero
+    in results that are split as the matrix.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) to the same.
     Raises: as `lu`.  Adjoint: - a⁻ᵀ c a⁻ᵀ.
@@ -242,9 +247,9 @@ def slogdet(
     mesh: Any = None,
     spec: Any = None,
 ) -> tuple[Array, Array]:
-    """Sign, or phase, of a determinant, and the logarithm of its magnitude, by `lu`.
+    """Sign or phase of a determinant, and the logarithm of its magnitude, by `lu`.
 
-    Of a singular matrix 0 and -inf.
+    For a singular matrix they are 0 and -inf.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) to two scalars.
     Raises: as `lu`.  Adjoint: a⁻ᵀ times the cotangent.
@@ -267,12 +272,12 @@ def det(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """A determinant, by `lu`.
+    """The determinant of a matrix, by `lu`.
 
-    ``shape`` is what is data of an array with padding at its tail, which is not read.
+    ``shape`` is the shape of the data in an array with padding at its tail, which is not read.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) to a scalar.
-    Raises: as `lu`.  Adjoint: det(a) a⁻ᵀ times the cotangent, where a is not singular.
+    Raises: as `lu`.  Adjoint: det(a) a⁻ᵀ times the cotangent, if a is not singular.
     Source: LAPACK getrf; oracle ``tests/python/oracle.py::det``.
 
     Example:

@@ -103,16 +103,18 @@ def matmul(
     spec: Any = None,
     spec_b: Any = None,
 ) -> Array:
-    """The product of two matrices that are distributed over a mesh, or of one and a vector.
+    """The product of two matrices that are distributed over a mesh, or of a matrix and a vector.
 
-    The rows of the result are split as those of ``a``, its columns as those of ``b`` where they are
-    split along other mesh axes. Where ``b`` is a vector, or has few columns, less than a device has
-    of ``a``, that stays where it is: ``b`` is gathered, and what the devices make of it is added
-    up. Else ``a`` moves, in panels of ``block`` columns, as with ``block=`` in any case; then at no
-    time does a device have more than its parts of the operands and the result, and two panels.
+    The rows of the result are split as those of ``a``. Its columns are split as those of ``b``, if
+    these are split along other mesh axes. There are two ways:
 
-    ``shape`` and ``shape_b`` are what is data of arrays with padding at their tail, for sizes that
-    the mesh does not divide: padding is not read, and zero in the result.
+    * If ``b`` is a vector or has few columns, less than a device has of ``a``, then ``a`` stays
+      where it is: ``b`` is gathered, and the products of the devices are added up.
+    * Otherwise, and always if ``block=`` is given, ``a`` moves in panels of ``block`` columns. A
+      device then never holds more than its parts of the operands and the result, and two panels.
+
+    ``shape`` and ``shape_b`` are the shapes of the data in arrays with padding at their tail, for
+    sizes that the mesh does not divide. Padding is not read, and is zero in the result.
 
     Collective: over the mesh, in program order.
     Shapes: (m, k) and (k, n) or (k,), to (m, n) or (m,).
@@ -172,15 +174,19 @@ def matrix_norm(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """A norm of a matrix that is distributed over a mesh; every device has the same bits.
+    """A norm of a matrix that is distributed over a mesh; every device gets the same bits.
 
-    ``'fro'`` the root of the sum of squares, without overflow; ``1`` the largest sum of a column's
-    magnitudes, ``inf`` of a row's; ``'max'`` the largest magnitude.
+    The order is one of
 
-    ``shape`` is what is data of an array with padding at its tail, which does not count.
+    * ``'fro'``: the root of the sum of squares, without overflow
+    * ``1``: the largest sum of the magnitudes in a column
+    * ``inf``: the largest sum of the magnitudes in a row
+    * ``'max'``: the largest magnitude
+
+    ``shape`` is the shape of the data in an array with padding at its tail, which does not count.
 
     Collective: over the mesh, in program order.  Shapes: (m, n) to a scalar, m and n not 0.
-    Raises: ValueError for another order, or no elements; TypeError for derivatives.
+    Raises: ValueError for an unknown order, or no elements; TypeError for derivatives.
     Adjoint: none.  Source: LAPACK lange; oracle ``numpy.linalg.norm``.
 
     Example:

@@ -21,12 +21,12 @@ def bcast(
     donate: bool = False,
     replicated: bool | str = False,
 ) -> Any:
-    """Give every rank the array of ``root``; elsewhere ``x`` says shape and dtype only.
+    """Give every rank the array of ``root``; on other ranks ``x`` gives shape and dtype only.
 
     ``token``, ``donate``, ``replicated``, and mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: any to the same.
-    Raises: TypeError, ValueError for a root that is no rank.
+    Raises: TypeError, ValueError for a root that is not a rank.
     Adjoint: reduce(SUM) to the root, 0 elsewhere.
     Source: MPI 4.0, 6.4 (MPI_Bcast); oracle ``tests/python/oracle.py::bcast``.
 
@@ -52,12 +52,12 @@ def bcast(
 def allgather(
     x: Any, *, comm: Any = None, token: Array | None = None, replicated: bool | str = False
 ) -> Any:
-    """Stack the arrays of all ranks, in their order, on every rank.
+    """Stack the arrays of all ranks, in rank order, on every rank.
 
     ``token``, ``replicated``, and mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (...) to (size, ...).
-    Raises: TypeError for what cannot be moved.
+    Raises: TypeError for an operand that cannot be moved.
     Adjoint: reduce_scatter(SUM).
     Source: MPI 4.0, 6.7 (MPI_Allgather); oracle ``tests/python/oracle.py::allgather``.
 
@@ -88,9 +88,9 @@ def allgatherv(
     token: Array | None = None,
     replicated: bool | str = False,
 ) -> Any:
-    """Join the rows of all ranks, in their order, on every rank.
+    """Join the rows of all ranks, in rank order, on every rank.
 
-    ``counts`` has the number of rows of each rank and is equal on all ranks. ``token``,
+    ``counts`` has the number of rows of each rank and is the same on all ranks. ``token``,
     ``replicated``, and mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (counts[rank], ...) to
@@ -126,14 +126,14 @@ def _gather_devices(
 
 @_eager.remembered
 def gather(x: Any, root: int, *, comm: Any = None, token: Array | None = None) -> Any:
-    """Stack the arrays of all ranks, in their order, on ``root``; the others get ``x`` back.
+    """Stack the arrays of all ranks, in rank order, on ``root``; the others get ``x`` back.
 
-    Inside shard_map, where all devices have one shape, the others get zeros of the root's
+    Inside shard_map all devices have the same shape, so the others get zeros of the root's
     shape. ``token``, and mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (...) to (size, ...) on the root,
     to the same elsewhere.
-    Raises: TypeError, ValueError for a root that is no rank.
+    Raises: TypeError, ValueError for a root that is not a rank.
     Adjoint: scatter; ranks that got ``x`` back add their own cotangent.
     Source: MPI 4.0, 6.5 (MPI_Gather); oracle ``tests/python/oracle.py::gather``.
 
@@ -152,15 +152,15 @@ def gather(x: Any, root: int, *, comm: Any = None, token: Array | None = None) -
 
 @_eager.of_a_rank
 def gatherv(x: Any, counts: Any, root: int, *, comm: Any = None, token: Array | None = None) -> Any:
-    """Join the rows of all ranks, in their order, on ``root``; the others get ``x`` back.
+    """Join the rows of all ranks, in rank order, on ``root``; the others get ``x`` back.
 
-    ``counts`` has the number of rows of each rank and is equal on all ranks. Inside shard_map
+    ``counts`` has the number of rows of each rank and is the same on all ranks. Inside shard_map
     the others get zeros of the root's shape. ``token``, and mesh axes as ``comm``: as in
     `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (counts[rank], ...) to
     (sum(counts), ...) on the root, to the same elsewhere.
-    Raises: ValueError for counts that do not fit ``x``, or a root that is no rank.
+    Raises: ValueError for counts that do not fit ``x``, or a root that is not a rank.
     Adjoint: scatterv; ranks that got ``x`` back add their own cotangent.
     Source: MPI 4.0, 6.5 (MPI_Gatherv); oracle ``tests/python/oracle.py::gather``.
 
@@ -192,8 +192,8 @@ def _scatter_devices(name: str, tree: _call.Tree, group: Group, root: int, token
 def scatter(x: Any, root: int, *, comm: Any = None, token: Array | None = None) -> Any:
     """Give rank r block r of the root's array; elsewhere ``x`` is a template of the result.
 
-    Inside shard_map, where all devices have one shape, ``x`` has the root's shape on all.
-    ``token``, and mesh axes as ``comm``: as in `allreduce`.
+    Inside shard_map all devices have the same shape, so ``x`` has the root's shape on all of
+    them. ``token``, and mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (size, ...) on the root, (...)
     elsewhere, to (...).
@@ -221,14 +221,14 @@ def scatter(x: Any, root: int, *, comm: Any = None, token: Array | None = None) 
 def scatterv(
     x: Any, counts: Any, root: int, *, comm: Any = None, token: Array | None = None
 ) -> Any:
-    """Give rank r ``counts[r]`` rows of the root's; elsewhere ``x`` is a template of the result.
+    """Give rank r ``counts[r]`` rows of the root's array; others pass a template of the result.
 
-    ``counts`` is equal on all ranks. Inside shard_map ``x`` has the root's shape on all
+    ``counts`` is the same on all ranks. Inside shard_map ``x`` has the root's shape on all
     devices. ``token``, and mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (sum(counts), ...) on the root,
     (counts[rank], ...) elsewhere, to (counts[rank], ...).
-    Raises: ValueError for counts that do not fit ``x``, or a root that is no rank.
+    Raises: ValueError for counts that do not fit ``x``, or a root that is not a rank.
     Adjoint: gatherv; templates get 0.
     Source: MPI 4.0, 6.6 (MPI_Scatterv); oracle ``tests/python/oracle.py::scatter``.
 
@@ -279,9 +279,9 @@ def alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
 
 @_eager.of_a_rank
 def alltoallv(x: Any, counts: Any, *, comm: Any = None, token: Array | None = None) -> Any:
-    """Exchange rows between all ranks: ``counts[i][j]`` of them go from rank i to rank j.
+    """Exchange rows between all ranks: ``counts[i][j]`` rows go from rank i to rank j.
 
-    ``counts`` is equal on all ranks; sent and received rows stand in the order of ranks.
+    ``counts`` is the same on all ranks. Rows are sent and received in rank order.
     ``token``, and mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (sum of counts[rank], ...) to (sum

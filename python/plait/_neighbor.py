@@ -16,11 +16,11 @@ _INSTEAD = "plait.permute"
 def permute(x: Any, perm: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Send arrays along ``perm``, pairs (source, dest); ranks without a source get zeros.
 
-    ``perm`` is equal on all ranks; each rank is a source once at most, and a destination once
-    at most, as in `jax.lax.ppermute`. ``token``, and mesh axes as ``comm``: as in `allreduce`.
+    ``perm`` is the same on all ranks. Each rank is a source at most once and a destination at most
+    once, as in `jax.lax.ppermute`. ``token``, and mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: any to the same.
-    Raises: TypeError, ValueError for what is no such list of pairs.
+    Raises: TypeError, ValueError for a ``perm`` that is not such a list of pairs.
     Adjoint: permute with the pairs reversed.
     Source: own; oracle ``tests/python/oracle.py::route``.
 
@@ -66,10 +66,10 @@ def _graph(comm: Any, name: str, token: Any) -> tuple[Group, _topology.Topology]
 
 @_eager.remembered
 def neighbor_allgather(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
-    """Send one array to all neighbours, and stack theirs; zeros where there is none.
+    """Send one array to all neighbours and stack theirs, with zeros for missing neighbours.
 
-    ``comm`` has a topology of mpi4py: Cartcomm, Graphcomm or Distgraphcomm, with neighbours in
-    MPI's order. ``token`` as in `allreduce`.
+    ``comm`` is an mpi4py communicator with a topology: Cartcomm, Graphcomm or Distgraphcomm.
+    Neighbours are in MPI's order. ``token`` as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (...) to (number of sources, ...).
     Raises: TypeError for a communicator without topology.
@@ -93,11 +93,11 @@ def neighbor_allgather(x: Any, *, comm: Any = None, token: Array | None = None) 
 
 @_eager.remembered
 def neighbor_alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
-    """Send block i of axis 0 to neighbour i, and stack what comes; zeros where there is none.
+    """Send block i of axis 0 to neighbour i, and stack the blocks received.
 
-    ``comm`` as in `neighbor_allgather`. In a periodic grid what goes to the neighbour below
-    arrives as the block from above, also in dimensions of size 1 and 2. ``token`` as in
-    `allreduce`.
+    A missing neighbour gives zeros. ``comm`` as in `neighbor_allgather`. In a periodic grid the
+    block sent to the neighbour below arrives there as the block from above, also in dimensions of
+    size 1 and 2. ``token`` as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (number of destinations, ...) to
     (number of sources, ...).
@@ -129,12 +129,12 @@ def neighbor_alltoall(x: Any, *, comm: Any = None, token: Array | None = None) -
 def shift(x: Any, axis: int, step: int, *, comm: Any = None, token: Array | None = None) -> Any:
     """Send ``x`` ``step`` places up along an axis of a Cartesian grid of ranks.
 
-    The result is the array of the rank ``step`` places below; zeros where there is none.
+    The result is the array of the rank ``step`` places below, or zeros if there is no such rank.
     ``comm`` is a Cartcomm of mpi4py. ``token`` as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: any to the same.
-    Raises: TypeError for a communicator that is no grid; ValueError for an axis that it does
-    not have.
+    Raises: TypeError for a communicator that is not a grid; ValueError for an axis that the grid
+    does not have.
     Adjoint: shift by ``-step``.
     Source: MPI 4.0, 8.5.6 (MPI_Cart_shift); oracle ``tests/python/oracle.py::route``.
 

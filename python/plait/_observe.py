@@ -6,8 +6,8 @@ from plait import _core
 def set_logging(is_on: bool) -> None:
     """Print two lines on standard output for each operation, or stop printing them.
 
-    The second column is the number of the operation on its communicator, so that the lines
-    of different ranks line up. ``PLAIT_DEBUG=1`` in the environment does the same from the
+    The second column is the number of the operation on its communicator, so lines of different
+    ranks can be matched. ``PLAIT_DEBUG=1`` in the environment does the same from the
     start.
 
     Collective: no.  Shapes: none.  Raises: TypeError if ``is_on`` is neither True nor False.
@@ -39,8 +39,9 @@ def get_logging() -> bool:
 def has_cuda_support() -> bool:
     """Whether arrays in the memory of CUDA devices are accepted.
 
-    They are with JAX's CUDA plugin, unless ``PLAIT_CUDA=0`` is in the environment, and with
-    ``PLAIT_CUDA=1``. That says nothing of whether there are any: ``plait info`` does.
+    They are accepted if JAX's CUDA plugin is there, unless ``PLAIT_CUDA=0`` or a ``JAX_PLATFORMS``
+    without GPUs is in the environment, and always with ``PLAIT_CUDA=1``. Whether there are any CUDA
+    devices is another question, which ``plait info`` answers.
 
     Collective: no.  Shapes: none.  Raises: nothing.  Adjoint: none.  Source: own, docs/gpu.md.
 

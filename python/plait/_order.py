@@ -10,10 +10,10 @@ from plait import _args, _call, _eager, _groups, _jax, _ops
 
 @_eager.remembered
 def barrier(*, comm: Any = None, token: Array | None = None) -> Array | None:
-    """Wait until all ranks are here; with ``token`` it returns the next token.
+    """Wait until all ranks have called this; with ``token`` it returns the next token.
 
     Collective: over ``comm``, in program order.  Shapes: none.
-    Raises: TypeError for what is no communicator.  Adjoint: none.
+    Raises: TypeError for a ``comm`` that is not a communicator.  Adjoint: none.
     Source: MPI 4.0, 6.3 (MPI_Barrier); oracle ``tests/python/oracle.py::barrier``.
 
     Example:
@@ -26,7 +26,7 @@ def barrier(*, comm: Any = None, token: Array | None = None) -> Array | None:
 
 @_eager.of_a_rank
 def create_token() -> Array:
-    """A fresh token for ``token=``: a float32 zero. Any array will do, this one is cheap.
+    """A fresh token for ``token=``: a float32 zero. Any array will do; this one is cheap.
 
     Collective: no.  Shapes: to ().  Raises: nothing.  Adjoint: none.  Source: own.
 
@@ -40,8 +40,9 @@ def create_token() -> Array:
 def depend(value: Any, *ignored: Any) -> Any:
     """Return ``value`` and tie ``ignored`` results or tokens, of any dtype, to it.
 
-    JAX drops the adjoint of a result that a rank does not use, and the partner's adjoint
-    would wait for it. Tied by a term of size zero, it runs, with cotangent zero.
+    JAX drops the adjoint of a result that a rank does not use, and the partner's adjoint would
+    wait for it. A term of size zero ties the result to ``value``, so its adjoint runs, with
+    cotangent zero.
 
     Collective: no.  Shapes: any pytrees; ``value``'s to the same.
     Raises: TypeError if ``value`` holds no array with derivatives.
@@ -72,13 +73,13 @@ def tied(value: Array, ignored: Any) -> Array:
 def pvary(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
     """Return ``x``, one value on all ranks, for each rank to use in its own way.
 
-    Needed between a result with ``replicated=True`` and a computation that differs from rank
-    to rank: the cotangents, different then, are summed, so that the value has one again. In
-    forward mode nothing is communicated. ``token``, and mesh axes as ``comm``: as in
+    It belongs between a result with ``replicated=True`` and a computation that differs from rank
+    to rank. The cotangents then differ, and `pvary` sums them, so that the value has one cotangent
+    again. In forward mode nothing is communicated. ``token``, and mesh axes as ``comm``: as in
     `allreduce`.
 
     Collective: over ``comm`` in backward mode.  Shapes: any to the same.
-    Raises: TypeError for what is no communicator.
+    Raises: TypeError for a ``comm`` that is not a communicator.
     Adjoint: allreduce(SUM) with ``replicated=True``.
     Source: own, docs/gradients.md; oracle ``tests/python/oracle.py::pvary``.
 

@@ -17,20 +17,22 @@ _INSTEAD = "plait.permute or jax.lax.ppermute"
 def send(
     x: Any, dest: int, *, tag: int = 0, comm: Any = None, token: Array | None = None
 ) -> Array | None:
-    """Send ``x`` to ``dest``, which receives it; with ``token`` it returns the next token.
+    """Send ``x`` to ``dest``, which must receive it; with ``token`` it returns the next token.
 
-    Nothing is sent to PROC_NULL. Tags are 0 to 2147483647; where MPI carries the messages, as
-    between nodes, up to its own largest, MPI_TAG_UB. Outside of jit a program is compiled for the
-    first 64 tags, ranks and shapes; later ones take tag and rank as operands. A gradient needs
-    ``token=`` of a floating dtype whose chain reaches the loss, for instance by `depend`: nothing
-    else leads from the loss to what was sent. Where both partners send and receive, `sendrecv`
-    needs no token.
+    Nothing is sent to PROC_NULL. Tags range from 0 to 2147483647; where MPI carries the messages,
+    as between nodes, to MPI's own limit, MPI_TAG_UB. Outside of jit the first 64 combinations of
+    rank, tag and kind of pytree on a communicator get a compiled program each; later ones share
+    programs that take rank and tag as operands.
 
-    Collective: no; ``dest`` must receive. The first use of ``comm`` is, over its ranks, by
-    whatever operation; `plait.Comm(comm)` is one.  Shapes: any to none.
-    Raises: TypeError, ValueError for ranks and tags; when it runs `plait.ArgumentError` for a tag
-    above MPI's largest, and of a traced program for a rank that is not there, which a branch that
-    is never taken may name; TypeError for derivatives without token;
+    A gradient needs a ``token=`` of a floating dtype whose chain reaches the loss, for instance by
+    `depend`: nothing else connects the loss with the message. Where both partners send and
+    receive, `sendrecv` needs no token.
+
+    Collective: no; ``dest`` must receive. The first use of ``comm``, by whatever operation, is
+    collective over its ranks; `plait.Comm(comm)` counts as a use.  Shapes: any to none.
+    Raises: TypeError, ValueError for ranks and tags; TypeError for derivatives without token;
+    at run time `plait.ArgumentError` for a tag above MPI's largest, and in a traced program for a
+    rank that does not exist (a branch that is never taken may name such a rank);
     MismatchError and TruncationError on both partners as in `recv`.
     Adjoint: recv from ``dest`` with the same tag.
     Source: MPI 4.0, 3.2.1 (MPI_Send); oracle ``tests/python/oracle.py::send``.
@@ -64,17 +66,18 @@ def recv(
 ) -> Any:
     """Receive an array like the template ``x`` from ``source``.
 
-    ``x`` is never sent; its values are the result where ``source`` is PROC_NULL. ``status``
-    (an ``MPI.Status``) is filled when the program runs. ``token`` as in `allreduce`. For a
-    gradient of the sender JAX must see one here: from a template or token with derivatives.
-    Under ``jax.vmap`` the template has to be batched as what is sent is: ``x * 0`` is,
-    ``jnp.zeros_like(x)`` is not.
+    ``x`` is never sent; its values are the result if ``source`` is PROC_NULL. ``status``
+    (an ``MPI.Status``) is filled when the program runs. ``token`` as in `allreduce`.
 
-    Collective: no; ``source`` must send. The first use of ``comm`` is, over its ranks, by
-    whatever operation; `plait.Comm(comm)` is one.  Shapes: any to the same.
+    For a gradient of the sender, JAX must differentiate the receiver too: give it a template or
+    token with a derivative. Under ``jax.vmap`` the template must be batched like the message:
+    ``x * 0`` is batched, ``jnp.zeros_like(x)`` is not.
+
+    Collective: no; ``source`` must send. The first use of ``comm``, by whatever operation, is
+    collective over its ranks; `plait.Comm(comm)` counts as a use.  Shapes: any to the same.
     Raises: TypeError, ValueError for ranks and tags, `plait.ArgumentError` as in `send`;
-    on both partners TruncationError where the message is longer than the template, MismatchError
-    where it is shorter or of another dtype.
+    on both partners TruncationError if the message is longer than the template, MismatchError
+    if it is shorter or of another dtype.
     Adjoint: send to ``source`` with the same tag (0 for ANY_TAG); the template gets 0.
     Source: MPI 4.0, 3.2.4 (MPI_Recv); oracle ``tests/python/oracle.py::recv``.
 
@@ -113,16 +116,17 @@ def sendrecv(
 ) -> Any:
     """Send ``sendbuf`` to ``dest`` and receive from ``source`` at once.
 
-    ``recvbuf`` is a template: its shape and dtype are those of the result, its values are
-    the result where ``source`` is PROC_NULL. ``status`` (an ``MPI.Status``) is filled when
+    ``recvbuf`` is a template: it gives the shape and dtype of the result, and its values are
+    the result if ``source`` is PROC_NULL. ``status`` (an ``MPI.Status``) is filled when
     the program runs. ``token`` as in `allreduce`; ``donate``: the result takes ``recvbuf``'s
     memory.
 
-    Collective: no; who sends to whom must agree. The first use of ``comm`` is, over its ranks,
-    by whatever operation; `plait.Comm(comm)` is one.  Shapes: ``recvbuf``'s to the same.
+    Collective: no; senders and receivers must agree. The first use of ``comm``, by whatever
+    operation, is collective over its ranks; `plait.Comm(comm)` counts as a use.
+    Shapes: ``recvbuf``'s to the same.
     Raises: TypeError, ValueError for ranks and tags, `plait.ArgumentError` as in `send`;
-    on both partners TruncationError where the message is longer than the template, MismatchError
-    where it is shorter or of another dtype.
+    on both partners TruncationError if the message is longer than the template, MismatchError
+    if it is shorter or of another dtype.
     Adjoint: sendrecv with source and dest, and both tags, exchanged.
     Source: MPI 4.0, 3.10 (MPI_Sendrecv); oracle ``tests/python/oracle.py::sendrecv``.
 

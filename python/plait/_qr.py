@@ -14,8 +14,8 @@ from plait._tall import Rows
 class QR(NamedTuple):
     """a = q r, with orthonormal columns of q and an upper triangular r.
 
-    Of a, (m, n), they are (m, k) and (k, n) with k = min(m, n); with ``mode="complete"`` (m, m) and
-    (m, n).
+    For a of shape (m, n), q is (m, k) and r is (k, n), with k = min(m, n). With ``mode="complete"``
+    they are (m, m) and (m, n).
     """
 
     q: Array
@@ -121,21 +121,22 @@ def qr(
 ) -> QR | Array:
     """Factor a matrix that is distributed over a mesh into q with orthonormal columns and r.
 
-    The reduced form: q is (m, k) and r is (k, n) with k = min(m, n). Both are split as ``a``, along
-    the axes whose extents the mesh divides. ``mode="r"`` is r alone, in half of the time;
-    ``mode="complete"`` has a square q, whose further columns span the rest, and r of m rows.
+    By default the form is reduced: q is (m, k) and r is (k, n) with k = min(m, n). Both are split
+    as ``a``, along the axes whose extents the mesh divides. ``mode="r"`` gives r alone, in half of
+    the time. ``mode="complete"`` gives a square q, whose further columns span the rest of the
+    space, and an r of m rows.
 
     A matrix of far more rows than columns is factored by rows, along a tree, where that is cheaper.
-    With ``block`` columns are dealt out in blocks of so many.
+    With ``block`` given, columns are dealt out in blocks of so many.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
-    divide: padding is not read, and zero in results that are split as the matrix.
+    ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
+    does not divide. Padding is not read, and is zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) to (m, k) and (k, n), complete to (m, m) and (m, n); any m and n.
-    Raises: ValueError for an array that is no matrix, another mode, or a block that is not
+    Raises: ValueError for an array that is not a matrix, an unknown mode, or a block that is not
     positive; TypeError for a dtype without solvers, and for derivatives of a complete q with m > n.
-    Adjoint: where the first k columns are independent, by triangular solutions.
+    Adjoint: by triangular solutions, if the first k columns are independent.
     Source: LAPACK geqrf, ormqr; Demmel, Grigori, Hoemmen, Langou, SIAM J. Sci. Comput. 34(1), 2012;
     oracle ``tests/python/oracle.py::qr``.
 
@@ -168,18 +169,20 @@ def lstsq(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """The x of least ‖a x - b‖ for a matrix of full rank, by `qr`.
+    """Find the x of least ‖a x - b‖ for a matrix of full rank, by `qr`.
 
-    Where m < n many x solve a x = b: the one of least ‖x‖, by the factors of the adjoint. ``spec``
-    is that of ``a``. The solution is split as ``b``, along the axes whose extents the mesh divides.
+    If m < n many x solve a x = b. Then the result is the x of least ‖x‖, by the factors of the
+    adjoint. ``spec`` is that of ``a``. The solution is split as ``b``, along the axes whose extents
+    the mesh divides.
 
-    ``shape`` is what is data of an ``a`` with padding at its tail, for sizes that the mesh does not
-    divide; ``b`` has as many rows as there is data, or as ``a``. Padding is not read. Of a padded
-    ``b`` the solution has as many rows as ``a`` has columns, zero behind the data.
+    ``shape`` is the shape of the data in an ``a`` with padding at its tail, for sizes that the mesh
+    does not divide. ``b`` has as many rows as the data, or as ``a``. Padding is not read. If ``b``
+    is padded, the solution has as many rows as ``a`` has columns, with zeros behind the data.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) and (m,) or (m, k), to (n,) or (n, k), any m and n.
-    Raises: as `qr`; ValueError for a b with other rows; TypeError for another dtype.
+    Raises: as `qr`; ValueError for a b with another number of rows; TypeError for a b of another
+    dtype.
     Adjoint: that of the factors.
     Source: LAPACK gels; oracle ``tests/python/oracle.py::lstsq``.
 

@@ -26,21 +26,21 @@ def redistribute(
 ) -> Array:
     """The same global array, split over its mesh as ``to_spec`` says.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
-    divide. The result has as much padding as its own split needs; there it is zero.
+    ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
+    does not divide. The result has as much padding as its own split needs, filled with zeros.
 
-    With ``block`` every axis that ``to_spec`` splits is dealt out: block k of so many elements is
-    the next one of device k mod P, as dense solvers want it. Every device's part has the size of
-    whole blocks, as many as the first device has. ``from_block`` says that the operand is dealt
-    out so; then ``shape`` is what was dealt out, and in a trace on Auto axes ``spec`` says which
-    axes were, as JAX does not.
+    With ``block`` every axis that ``to_spec`` splits is dealt out in blocks of so many elements:
+    block k goes to device k mod P, as dense solvers want it. Every device's part has room for as
+    many whole blocks as the first device has. ``from_block`` says that the operand is dealt out in
+    this way. Then ``shape`` is the shape of what was dealt out. In a trace on Auto axes ``spec``
+    says which axes were dealt out, since JAX does not.
 
     Collective: over the mesh, in program order.
-    Shapes: any of an axis or more to the same; with ``shape`` to that one, rounded up along each
-    split axis; with ``block`` to P times whole blocks there.
-    Raises: ValueError for a spec that does not fit the mesh, a size that it does not divide, a
-    block that is not positive; TypeError for a dtype that cannot be moved.
-    Adjoint: the way back.  Source: own; oracle ``tests/python/oracle.py::redistribute``.
+    Shapes: any with at least one axis to the same; with ``shape`` to ``shape``, rounded up along
+    each split axis; with ``block`` to P times whole blocks along each split axis.
+    Raises: ValueError for a spec that does not fit the mesh, a size that the mesh does not divide,
+    a block that is not positive; TypeError for a dtype that cannot be moved.
+    Adjoint: redistribute back.  Source: own; oracle ``tests/python/oracle.py::redistribute``.
 
     Example:
         >>> import plait, jax.numpy as jnp
@@ -170,12 +170,12 @@ def sum(  # noqa: A001 - the name is part of the interface
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """Sum of a global array over some of its axes, or all; every device has the same bits.
+    """Sum a global array over some of its axes, or all; every device gets the same bits.
 
-    Each device adds up its part, the partial sums are gathered and added in order, so that
-    the result does not depend on timing. ``dtype`` is that of the sums and of the result, as in
-    `jax.numpy.sum`. ``shape`` is what is data of an array with padding at its tail, which is not
-    added.
+    Each device adds up its part. The partial sums are gathered and added in order, so that
+    the result does not depend on timing. ``dtype`` is the dtype of the sums and of the result, as
+    in `jax.numpy.sum`. ``shape`` is the shape of the data in an array with padding at its tail;
+    the padding is not added.
 
     Collective: over the mesh, in program order.
     Shapes: the summed axes disappear, or have extent 1 with ``keepdims``.

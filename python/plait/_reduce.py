@@ -20,24 +20,29 @@ def allreduce(
     donate: bool = False,
     replicated: bool | str = False,
 ) -> Any:
-    """Reduce elementwise over all ranks; the result is on every rank, with the same bits.
-
-    Over several nodes MPI may reduce, in an order of its own: sign and payload of NaN may differ.
-    Each step has the operand's dtype: numbers of 16 bits are rounded at every rank. As XLA does on
-    CPUs, sums and products take subnormal numbers for zero.
+    """Reduce elementwise over all ranks; every rank gets the result, with the same bits.
 
     ``op`` is ``plait.SUM``, ``PROD``, ``MIN``, ``MAX``, ``LAND``, ``LOR``, ``LXOR``, ``BAND``,
-    ``BOR``, ``BXOR`` or mpi4py's of the same name. With ``token`` the call is ordered by that array
-    instead of the effect and returns ``(result, token)``.
-    ``donate``: the result takes the operand's memory, where the caller donates it to the
-    program or uses it no more. ``comm`` may name mesh axes inside shard_map. ``replicated``:
-    gradients count the result as one value, see docs/gradients.md; ``"check"`` also verifies
-    that its cotangents are equal on all ranks, as PLAIT_CHECK_REPLICATED=1 does everywhere.
+    ``BOR``, ``BXOR`` or the mpi4py operation of the same name.
+
+    * ``comm`` may name mesh axes inside shard_map.
+    * ``token``: the call is ordered by this array instead of by the effect, and returns
+      ``(result, token)``.
+    * ``donate``: the result takes the operand's memory, if the caller donates the operand to the
+      program or does not use it again.
+    * ``replicated``: gradients count the result as one value, see docs/gradients.md. ``"check"``
+      also verifies that its cotangents are equal on all ranks; PLAIT_CHECK_REPLICATED=1 does this
+      everywhere.
+
+    Every step of the reduction has the operand's dtype, so 16-bit numbers are rounded at every
+    rank. Sums and products treat subnormal numbers as zero, as XLA does on CPUs. Over several nodes
+    MPI may do the reduction, in an order of its own: then the sign and payload of NaN may differ
+    between ranks.
 
     Collective: over ``comm``, in program order.  Shapes: any to the same.
     Raises: TypeError for an op that the dtype does not have; ReplicationError where checked.
-    Adjoint: allreduce(SUM), of PROD times the product of the others (P times the memory), of
-    MIN and MAX on the ranks that have the extreme value, by equal parts.
+    Adjoint: allreduce(SUM) for SUM, for PROD times the product of the other ranks' operands (P
+    times the memory), for MIN and MAX in equal parts to the ranks that have the extreme value.
     Source: MPI 4.0, 6.9.6 (MPI_Allreduce); oracle ``tests/python/oracle.py::allreduce``.
 
     Example:
@@ -67,7 +72,8 @@ def reduce(x: Any, op: Any, root: int, *, comm: Any = None, token: Array | None 
     Collective: over ``comm``, in program order.  Shapes: any to the same, on all ranks.
     Raises: TypeError for an op that the dtype does not have; ValueError for a root that is no
     rank.
-    Adjoint: bcast of the root's cotangent; the others add their own. Other ops as `allreduce`.
+    Adjoint: bcast of the root's cotangent; the other ranks add their own. Other ops as in
+    `allreduce`.
     Source: MPI 4.0, 6.9.1 (MPI_Reduce); oracle ``tests/python/oracle.py::reduce``.
 
     Example:
@@ -89,7 +95,7 @@ def _prefix(name: str, x: Any, op: Any, comm: Any, token: Any, exclusive: int) -
 
 @_eager.remembered
 def scan(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> Any:
-    """Reduce elementwise over the ranks up to this one, itself included.
+    """Reduce elementwise over the ranks up to and including this one.
 
     ``op``, ``token``, and mesh axes as ``comm``: as in `allreduce`.
 
@@ -112,7 +118,7 @@ def exscan(x: Any, op: Any, *, comm: Any = None, token: Array | None = None) -> 
     """Reduce elementwise over the ranks below this one; rank 0 gets the identity of ``op``.
 
     ``op``, ``token``, and mesh axes as ``comm``: as in `allreduce`. The identity of MIN and
-    MAX is infinite, or the integer type's extreme value.
+    MAX is an infinity, or for integers the extreme value of the type.
 
     Collective: over ``comm``, in program order.  Shapes: any to the same.
     Raises: TypeError for an op that the dtype does not have, and for derivatives of ops other
@@ -159,7 +165,7 @@ def reduce_scatterv(
 ) -> Any:
     """Reduce elementwise over all ranks; rank r gets ``counts[r]`` rows of the result.
 
-    ``counts`` has one entry for each rank and is equal on all ranks. ``op``, ``token``, and
+    ``counts`` has one entry for each rank and is the same on all ranks. ``op``, ``token``, and
     mesh axes as ``comm``: as in `allreduce`.
 
     Collective: over ``comm``, in program order.  Shapes: (sum(counts), ...) to
@@ -217,13 +223,13 @@ def _where(x: Any, op: Any, name: str, comm: Any, token: Any) -> Any:
 
 @_eager.of_a_rank
 def minloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
-    """The elementwise minimum over all ranks, and which rank has it: the lowest on ties.
+    """The elementwise minimum over all ranks, and the rank that has it (the lowest on ties).
 
     ``token``, and mesh axes as ``comm``: as in `allreduce`. NaN is less than any number.
 
     Collective: over ``comm``, in program order.  Shapes: any to (the same, the same in int32).
     Raises: TypeError for dtypes without order.
-    Adjoint: that of allreduce(MIN); the rank has none.
+    Adjoint: that of allreduce(MIN); the index of the rank has none.
     Source: MPI 4.0, 6.9.4 (MPI_MINLOC); oracle ``tests/python/oracle.py::minloc``.
 
     Example:
@@ -237,13 +243,13 @@ def minloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
 
 @_eager.of_a_rank
 def maxloc(x: Any, *, comm: Any = None, token: Array | None = None) -> Any:
-    """The elementwise maximum over all ranks, and which rank has it: the lowest on ties.
+    """The elementwise maximum over all ranks, and the rank that has it (the lowest on ties).
 
     ``token``, and mesh axes as ``comm``: as in `allreduce`. NaN is greater than any number.
 
     Collective: over ``comm``, in program order.  Shapes: any to (the same, the same in int32).
     Raises: TypeError for dtypes without order.
-    Adjoint: that of allreduce(MAX); the rank has none.
+    Adjoint: that of allreduce(MAX); the index of the rank has none.
     Source: MPI 4.0, 6.9.4 (MPI_MAXLOC); oracle ``tests/python/oracle.py::maxloc``.
 
     Example:

@@ -13,11 +13,11 @@ from plait._dense_args import Lay
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Refined:
-    """A square matrix, and its factor in single precision; both stay on all devices.
+    """A square matrix and its factor in single precision; both stay on all devices.
 
-    A pytree: it may be a result and an operand of jitted functions. Derivatives with respect to it
-    are those with respect to the matrix. It takes one and a half times the memory of a factor in
-    double precision.
+    It is a pytree: it may be a result and an operand of jitted functions. Derivatives with respect
+    to it are those with respect to the matrix. It takes one and a half times the memory of a factor
+    in double precision.
     """
 
     _matrix: Matrix
@@ -38,7 +38,7 @@ class Refined:
     def solve(self, b: Array, *, spec: Any = None) -> Array:
         """The solution x of a x = b in double precision, split as b; b is (n,) or (n, k).
 
-        ``spec``: how b is split, where its type does not say it (inside jit on Auto axes).
+        ``spec``: how b is split, if its type does not say so (inside jit on Auto axes).
         """
         _dense_args.check_rhs(b, self.shape[0], "solve", self._lay.room and self._lay.room[0])
         matrix = _dense_args.at_home(self._matrix)

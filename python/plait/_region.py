@@ -179,20 +179,22 @@ class _Communicators:
 
 
 def region(f: Callable[P, R]) -> Callable[P, R]:
-    """Hides the order of the operations in ``f`` from what surrounds the call.
+    """Hide the order of the operations in ``f`` from the program around the call.
 
-    Inside ``f`` program order is kept; between ``f`` and the rest of the program only data
-    orders: what does not wait for a result of the other may come first on one rank and last on
-    another, which is an error or a wrong sum. Give such a function a communicator of its own.
-    `plait.jit` does this for you at top level. Use it by hand for a function that is given to a
-    library which drops JAX effects, where `keep_order` cannot be used. (The first product of an
-    iterative solver is with zeros, and waits for nothing that was before the solve.) Functions of
-    global arrays need it there, too, so that JAX says for which devices they are.
+    Inside ``f`` program order is kept. Between ``f`` and the rest of the program only data
+    dependencies give an order: operations that do not wait for a result of each other may come
+    first on one rank and last on another, which is an error or a wrong sum. For example, the first
+    product of an iterative solver is with zeros, and waits for nothing before the solve. So give
+    such a function a communicator of its own.
 
-    Derivatives forwards, `jax.jvp` and `jax.linearize` of a region, are in order with all that
-    surrounds them again, since only data would order them. What linearizes by itself what it is
-    given, as a Newton-Krylov solver, and drops effects, takes a region of the linear function:
-    ``plait.region(lambda v: jax.jvp(f, (x,), (v,))[1])``.
+    `plait.jit` does this for you at top level. Use `region` by hand for a function that you pass to
+    a library which drops JAX effects, where `keep_order` cannot be used. There, functions of global
+    arrays need `region` too, so that JAX says for which devices they are.
+
+    Forward derivatives of a region, by `jax.jvp` and `jax.linearize`, are ordered with the program
+    around them again, since otherwise only data would order them. A library that linearizes its
+    argument by itself and drops effects, such as a Newton-Krylov solver, needs a region of the
+    linear function: ``plait.region(lambda v: jax.jvp(f, (x,), (v,))[1])``.
 
     Collective: no.  Shapes: any.  Raises: what ``f`` raises.
     Adjoint: that of ``f``.  Source: own.
@@ -211,16 +213,17 @@ def jit(f: Callable[P, R], /, **options: Any) -> "Jitted[P, R]": ...
 @overload
 def jit(f: None = None, /, **options: Any) -> "Callable[[Callable[P, R]], Jitted[P, R]]": ...
 def jit(f: Callable | None = None, /, **options: Any) -> Any:
-    """Compiles ``f`` as `jax.jit` does, and keeps the dispatch of a call fast.
+    """Compile ``f`` as `jax.jit` does, and keep the dispatch of a call fast.
 
     A program with communication carries an effect, which switches JAX's fast dispatch off.
     At top level ``plait.jit`` hides the effect; inside another trace it is ``jax.jit``, so
     that the surrounding program orders everything. Functions without array results run, too.
-    Programs with communication hold numbers of this process's communicators: `jax.export` and
-    what saves programs by it do not take them. A compiled one that was saved all the same
-    (jax.experimental.serialize_executable) raises a `plait.CommError` in a process where a number
-    is of other devices, or of none, and XLA's own error (no handler) in one that has called no
-    operation before.
+
+    Programs with communication contain numbers of this process's communicators. So `jax.export`,
+    and tools that save programs with it, do not take them. A compiled program that was saved all
+    the same (jax.experimental.serialize_executable) raises a `plait.CommError` in a process where
+    a number belongs to other devices or to none, and XLA's own error (no handler) in a process that
+    has not called an operation before.
 
     Collective: no.  Shapes: any pytrees; the options are those of `jax.jit`.
     Raises: what ``f`` raises; failures of plait as subclasses of `plait.Error`.

@@ -35,22 +35,22 @@ def solve(
 ) -> Array:
     """Solve a x = b with a square matrix that is distributed over a mesh.
 
-    ``assume`` is ``'general'``, for `lu_solve`, or ``'positive'`` for a Hermitian positive definite
-    matrix, for `potrs`. ``spec`` is that of ``a``. The solution is split as ``b``.
+    ``assume`` is ``'general'``, which calls `lu_solve`, or ``'positive'`` for a Hermitian positive
+    definite matrix, which calls `potrs`. ``spec`` is that of ``a``. The solution is split as ``b``.
 
-    ``shape`` is what is data of an ``a`` with padding at its tail, for sizes that the mesh does not
-    divide; ``b`` has as many rows as there is data, or as ``a``. Padding is not read, and zero in
-    the solution.
+    ``shape`` is the shape of the data in an ``a`` with padding at its tail, for sizes that the mesh
+    does not divide. ``b`` has as many rows as the data, or as ``a``. Padding is not read, and is
+    zero in the solution.
 
-    With ``refine=True``, or ``precision='single'`` as `cholesky` and `lu` have it, the
-    factorization is one in single precision, and the solution is refined to the backward error of
-    double precision: faster for large matrices with a condition of up to some 10⁶. Where ten steps
-    do not do, the matrix is factored again in double precision.
+    With ``refine=True``, or ``precision='single'`` as in `cholesky` and `lu`, the matrix is
+    factored in single precision, and the solution is refined to the backward error of double
+    precision. This is faster for large matrices with a condition of up to some 10⁶. If ten steps
+    are not enough, the matrix is factored again in double precision.
 
     Collective: over the mesh, in program order.  Shapes: (n, n) and (n,) or (n, k), to that of b.
-    Raises: as `lu` and `cholesky`; ValueError for a b with other rows, an unknown ``assume`` or
-    ``precision``, or ``check`` with either; TypeError for other dtypes, for ``refine`` those of
-    single precision.
+    Raises: as `lu` and `cholesky`; ValueError for a b with another number of rows, an unknown
+    ``assume`` or ``precision``, or ``check`` with ``refine`` or ``precision``; TypeError if
+    ``a`` and ``b`` have different dtypes, and with ``refine`` for those of single precision.
     Adjoint: a solution with the transpose by the same factors, and its outer product with x.
     Source: LAPACK gesv, posv, dsgesv; oracle ``tests/python/oracle.py::solve``.
 

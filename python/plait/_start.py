@@ -103,19 +103,22 @@ def _is_there(x: Any) -> bool:
 def start(operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Begin ``operation(*args, **kwargs)`` and return at once; `wait` gives the result.
 
-    In between the operation goes on by itself, on a thread and copies of plait's own, while the
-    program computes something else. ``operation`` is any function of plait with ``comm=``. Each
-    handle is waited for exactly once, in the function (or loop body) that started it. With
+    Between the two calls the operation runs by itself, on a thread and copies of plait's own, while
+    the program computes something else. ``operation`` is any function of plait with ``comm=``.
+    Wait for each handle exactly once, in the function (or loop body) that started it. With
     ``token=``, `start` returns ``(handle, token)``, and `wait` takes and returns a token.
 
-    Started operations on a communicator are carried out in the order in which they were started,
-    matched transfers beside collectives and beside transfers that concern other messages; what
-    is called plainly meanwhile stands in line behind them in the same way.
+    The order of started operations on one communicator:
+
+    * Collectives run in the order in which they were started.
+    * Transfers that could take each other's message run in that order, too. They do not wait for
+      collectives or for transfers of other messages.
+    * Operations called without `start` queue behind the started ones in the same way.
 
     Collective: as ``operation``.  Shapes: those of ``operation``.
-    Raises: TypeError for what is no operation; what ``operation`` raises for its arguments.
-    ValueError while a program is compiled in which nobody waits for the handle.
-    Adjoint: wait for the adjoint of ``operation``, which `wait`'s adjoint has started.
+    Raises: TypeError for a function that is not an operation; what ``operation`` raises for its
+    arguments. ValueError when a program is compiled that never waits for the handle.
+    Adjoint: wait for the adjoint of ``operation``, which the adjoint of `wait` started.
     Source: MPI 4.0, 3.7 and 6.12 (nonblocking operations).
 
     Example:
@@ -144,18 +147,18 @@ def start(operation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @_eager.of_a_rank
 def wait(handle: Any, *, after: Any = None, token: Array | None = None) -> Any:
-    """Return what the operation that `start` began returns.
+    """Wait for the operation that `start` began, and return its result.
 
-    ``after`` names arrays that are to be computed before the program waits. Their values are not
-    used: without them the compiler chooses when to wait, which may be too early. Failures of the
-    operation are raised here. ``token`` is needed where `start` was given one, and follows the
-    one that it returned.
+    ``after`` names arrays to compute before the program waits. Their values are not used. Without
+    ``after`` the compiler chooses when to wait, which may be too early. Failures of the operation
+    are raised here. ``token`` is needed if `start` was given one; it follows the token that `start`
+    returned.
 
     Collective: no; waits for this rank's part.  Shapes: those of the operation; ``after``: any
     pytree.
     Raises: ValueError for a handle that was waited for before, or was started in another traced
-    function (outside of this loop body, say); TypeError for what is no handle, and for a token
-    too many or too few.
+    function (for instance outside of this loop body); TypeError for an argument that is not a
+    handle, and for a token too many or too few.
     Adjoint: start of the operation's adjoint.
     Source: MPI 4.0, 3.7.3 (MPI_Wait).
 

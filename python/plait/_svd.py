@@ -14,8 +14,8 @@ from plait._tall import Rows
 class SVD(NamedTuple):
     """a = u diag(s) vh, with orthonormal columns of u and rows of vh, and s descending.
 
-    Of a, (m, n), they are (m, k), (k,) and (k, n) with k = min(m, n); with ``full_matrices=True``
-    u is (m, m) and vh (n, n).
+    For a of shape (m, n), they are (m, k), (k,) and (k, n) with k = min(m, n); with
+    ``full_matrices=True`` u is (m, m) and vh is (n, n).
     """
 
     u: Array
@@ -26,7 +26,7 @@ class SVD(NamedTuple):
 class Polar(NamedTuple):
     """a = u h, with orthonormal columns of u and a Hermitian h ≥ 0.
 
-    Of a, (m, n), they are (m, n) and (n, n).
+    For a of shape (m, n), u is (m, n) and h is (n, n).
     """
 
     u: Array
@@ -117,20 +117,21 @@ def polar(
 ) -> Polar:
     """Factor a matrix that is distributed over a mesh into u with orthonormal columns and h ≥ 0.
 
-    u is the nearest matrix with orthonormal columns; where singular values of ``a`` are below ε of
-    the largest, its columns are any that complete the others, but of more than 1024 columns short,
-    or zero. Both are split as ``a``, along the axes whose extents the mesh divides. A matrix of far
-    more rows than columns is factored by rows first, as in `qr`, unless ``block`` says in which
-    blocks columns are dealt out.
+    u is the matrix with orthonormal columns that is nearest to ``a``. If singular values of ``a``
+    are below ε of the largest, the columns of u for them are arbitrary ones that complete the
+    others; for more than 1024 columns on several devices they are short, or zero. u and h are split
+    as ``a``, along the axes whose extents the mesh divides. A matrix of far more rows than columns
+    is first factored by rows, as in `qr`, unless ``block`` says in which blocks columns are dealt
+    out.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
-    divide: padding is not read, and zero in results that are split as the matrix.
+    ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
+    does not divide. Padding is not read, and is zero in results that are split as the matrix.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) of full rank with m ≥ n to (m, n) and (n, n).
     Raises: ValueError for m < n, or a block that is not positive; TypeError for a dtype without
     solvers.
-    Adjoint: by an eigendecomposition of h, of any order, also where singular values are equal.
+    Adjoint: by an eigendecomposition of h, of any order, also if singular values are equal.
     Source: LAPACK's gesdd on one device up to 1024 columns, else QDWH, Nakatsukasa, Bai, Gygi,
     2010; oracle ``tests/python/oracle.py::polar``.
 
@@ -158,25 +159,27 @@ def svd(
 ) -> SVD:
     """Singular values and vectors of a matrix that is distributed over a mesh.
 
-    The reduced form: u is (m, k), s descending and the same on all devices, vh is (k, n), with
-    k = min(m, n). u and vh are split as ``a``, along the axes whose extents the mesh divides.
-    ``full_matrices=True`` has square ones, whose further vectors span the rest.
+    By default the form is reduced: u is (m, k), s is descending and the same on all devices, vh is
+    (k, n), with k = min(m, n). u and vh are split as ``a``, along the axes whose extents the mesh
+    divides. ``full_matrices=True`` gives square u and vh, whose further vectors span the rest of
+    the space.
 
-    Up to 1024 columns it is LAPACK's, on one device, else made of the polar decomposition and an
-    eigendecomposition of its Hermitian factor; where there are twice as many rows as columns, after
-    a QR factorization: never of aᴴ a, which has half of the digits. That QR goes along a tree, as
-    in `qr`, where it is cheaper, unless ``block`` says in which blocks columns are dealt out.
+    Up to 1024 columns one device computes it by LAPACK. Larger matrices take the polar
+    decomposition and an eigendecomposition of its Hermitian factor. If there are at least twice as
+    many rows as columns, a QR factorization comes first. aᴴ a is never formed, since it has only
+    half of the digits. The QR factorization goes along a tree, as in `qr`, where that is cheaper,
+    unless ``block`` says in which blocks columns are dealt out.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does not
-    divide: padding is not read, and zero behind the vectors; there are as many singular values as
-    the data has.
+    ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
+    does not divide. Padding is not read, and vectors are zero there. There are as many singular
+    values as the data has.
 
     Collective: over the mesh, in program order.
     Shapes: (m, n) to (m, k), (k,) and (k, n), full to (m, m), (k,) and (n, n); any m and n.
-    Raises: ValueError for an array that is no matrix, or a block that is not positive; TypeError
-    for a dtype without solvers, and for derivatives of full matrices where m ≠ n.
-    Adjoint: as in ``jax.numpy``, also where some are zero; for singular values that differ. Where
-    they are equal to rounding, that is arbitrary and no NaN: the gaps are rounding themselves.
+    Raises: ValueError for an array that is not a matrix, or a block that is not positive; TypeError
+    for a dtype without solvers, and for derivatives of full matrices if m ≠ n.
+    Adjoint: as in ``jax.numpy``, for singular values that differ, some of which may be zero; if
+    values are equal up to rounding, it is arbitrary, without a NaN: their gaps are rounding errors.
     Source: LAPACK's gesdd; Nakatsukasa, Higham, 2013; oracle ``tests/python/oracle.py::svd``.
 
     Example:
@@ -201,13 +204,13 @@ def svdvals(
 ) -> Array:
     """Singular values of a matrix that is distributed over a mesh, descending.
 
-    Those of `svd`, without the vectors; the same on all devices. ``shape`` is what is data of an
-    array with padding at its tail, which is not read.
+    They are those of `svd`, without the vectors, and the same on all devices. ``shape`` is the
+    shape of the data in an array with padding at its tail, which is not read.
 
     Collective: over the mesh, in program order.  Shapes: (m, n) to (min(m, n),), any m and n.
     Raises: as `svd`.
-    Adjoint: U diag(s̄) Vᴴ; it needs the vectors, also of equal values. Further derivatives are as
-    those of `svd`: where values are equal to rounding they are arbitrary.
+    Adjoint: U diag(s̄) Vᴴ; it needs the vectors, also of equal values. Further derivatives are like
+    those of `svd`: arbitrary if values are equal up to rounding.
     Source: as `svd`; oracle ``tests/python/oracle.py::svd``.
 
     Example:

@@ -108,19 +108,19 @@ def dctn(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """Expand a real global array in cosines along any axes: even beyond its ends.
+    """Expand a real global array in cosines along any axes, with even extension at the ends.
 
-    ``type`` is 1 to 4, and with ``s``, ``axes``, ``norm`` and ``orthogonalize`` as in scipy.fft: of
-    type 2 points are half a spacing from the ends, of type 1 on them. Complex numbers are done as
-    two real ones. ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'``
-    as that of `fftn`, or a PartitionSpec. ``shape`` is what is data of an array with padding at its
-    tail.
+    ``type`` (1 to 4), ``s``, ``axes``, ``norm`` and ``orthogonalize`` are as in scipy.fft. For type
+    2 the first and last points are half a spacing from the ends, for type 1 they are the ends.
+    Complex numbers are treated as two real ones. ``layout`` says how the result is split:
+    ``'natural'`` as ``x``, ``'transposed'`` as the result of `fftn`, or a PartitionSpec. ``shape``
+    is the shape of the data in an array with padding at its tail.
 
-    An axis that is split is exchanged for one that is whole, transformed or not. Where there is
-    none, the devices along it all do the same work, and need room for it.
+    A split axis is exchanged for one that is whole, whether that one is transformed or not. If no
+    axis is whole, the devices along the split axis all do the same work, and need room for it.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
-    Raises: ValueError for a type that is none, one element of type 1; as `fftn`.
+    Raises: ValueError for an unknown type, or an axis of one element with type 1; as `fftn`.
     Adjoint: the transpose, by the same transforms; for ``norm='ortho'`` the inverse.
     Source: ``scipy.fft.dctn``; Makhoul, "A fast cosine transform" (1980).
 
@@ -148,8 +148,8 @@ def idctn(
 ) -> Array:
     """Invert `dctn` of the same ``type`` and ``norm``.
 
-    All arguments are those of `dctn`. With ``layout='transposed'`` the operand is split as `dctn`
-    leaves it and the result as its input was.
+    All arguments are those of `dctn`. With ``layout='transposed'`` the operand is split as the
+    result of `dctn`, and the result as the input of `dctn`.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
     Raises: as `dctn`.  Adjoint: the transpose, by the same transforms.
@@ -177,14 +177,14 @@ def dstn(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """Expand a real global array in sines along any axes: odd beyond its ends.
+    """Expand a real global array in sines along any axes, with odd extension at the ends.
 
-    ``type`` is 1 to 4, and with ``s``, ``axes``, ``norm`` and ``orthogonalize`` as in scipy.fft: of
-    type 2 the ends are half a spacing from the points, of type 1 a whole one. All else is as in
-    `dctn`.
+    ``type`` (1 to 4), ``s``, ``axes``, ``norm`` and ``orthogonalize`` are as in scipy.fft. For type
+    2 the ends are half a spacing from the first and last points, for type 1 a whole spacing. All
+    else is as in `dctn`.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
-    Raises: ValueError for a type that is none; as `fftn`.
+    Raises: ValueError for an unknown type; as `fftn`.
     Adjoint: the transpose, by the same transforms; for ``norm='ortho'`` the inverse.
     Source: ``scipy.fft.dstn``; Makhoul, "A fast cosine transform" (1980).
 
@@ -213,8 +213,8 @@ def idstn(
 ) -> Array:
     """Invert `dstn` of the same ``type`` and ``norm``.
 
-    All arguments are those of `dstn`. With ``layout='transposed'`` the operand is split as `dstn`
-    leaves it and the result as its input was.
+    All arguments are those of `dstn`. With ``layout='transposed'`` the operand is split as the
+    result of `dstn`, and the result as the input of `dstn`.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
     Raises: as `dstn`.  Adjoint: the transpose, by the same transforms.

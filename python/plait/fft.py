@@ -52,28 +52,27 @@ def autotune(
 ) -> "TunedMesh":
     """Find the mesh on which transforms of ``shape`` are fastest, by measuring them here.
 
-    Candidates are all grids of the devices (slabs, with one axis of size 1, and pencils) in each
-    of ``layouts``, with each way of exchanging that there is (`plait.config`; NCCL's on GPUs, where
-    it is not the first one anyway). They take
-    turns; of each one and each of ``operations`` (named once for every time that a step calls it)
-    the median of ``repeats`` counts, of the slowest process. Candidates that take twice the best
-    one's time are measured twice; those that do not fit the shape are not. Of candidates within 2 %
-    of the best, the first one is chosen: slabs and defaults.
+    Candidates are all grids of the devices (pencils, and slabs, with one axis of size 1) in each of
+    ``layouts``, with each way of exchanging (`plait.config`; on GPUs the default and NCCL). They
+    take turns. A candidate's time for one of ``operations`` (name it as often as a step calls it)
+    is the median of ``repeats`` rounds, each that of the slowest process. Candidates that take more
+    than twice the best time are measured twice only, and those that do not fit the shape not at
+    all. Of all within 2 % of the best the first one is chosen: slabs and defaults come first.
 
     The result is a mesh for shardings with more attributes: ``spec`` for arrays to transform,
     ``layout`` for the transforms, ``settings`` for ``plait.config.set``, ``table`` with all
-    measurements, ``report()`` as text, ``padded_shape`` if no grid divides the shape. Inside jit
-    give transforms ``spec=mesh.spec``. Nothing but speed depends on the choice.
+    measurements, ``report()``, the table as text, and ``padded_shape`` if no grid divides the
+    shape. Inside jit pass ``spec=mesh.spec`` to transforms. The choice affects speed only.
 
-    What was measured is kept in ``file`` (``PLAIT_TUNE_FILE``, or ``plait/tune.json`` in the user's
-    cache), by machine, threads, shape, precision, layouts, operations and version; a later call
-    finds it there, unless it asks for a ``fresh`` one or for more ``repeats``; with ``file=""``
-    nothing is kept. A file that is not plait's is left as it is, with a warning. ``verbose``
-    prints the table.
+    Measurements are kept in ``file`` (else ``PLAIT_TUNE_FILE``, else ``plait/tune.json`` in the
+    user's cache), by machine, threads, shape, precision, layouts, operations and version. Later
+    calls take them from there, unless they say ``fresh=True`` or ask for more ``repeats``. With
+    ``file=""`` nothing is kept. A file that is not plait's is left unchanged, with a warning.
+    ``verbose`` prints the table.
 
     Collective: over the processes of the devices; outside jit.  Shapes: three extents.
-    Raises: ValueError for a shape, dtype or name that cannot be, and for a backend of the
-    environment that there is not; `plait.MismatchError` if processes ask for different things.
+    Raises: ValueError for an impossible shape, dtype or name, and for an unknown backend in the
+    environment; `plait.MismatchError` if processes ask for different things.
     Adjoint: none.  Source: own; notes of FFTW's manual, 4.3.2, on measured plans.
 
     Example:
@@ -103,25 +102,25 @@ def pfft3d(
 ) -> Array:
     """Transform three axes of a global array, distributed over its mesh.
 
-    The result's axes are those of ``x``, in the same order. ``layout`` says which of them are
-    split: ``'transposed'`` as the forward path ends, each split one axis further (``P('x')``
-    to ``P(None, 'x')``, ``P('a', 'b')`` to ``P(None, 'a', 'b')``; half the traffic),
-    ``'natural'`` as in ``x``, or a PartitionSpec. Inside a jit on Auto axes, where the array's type
-    does not say how it is split, the mesh axes are taken to split its leading axes in order; else
-    ``spec``, which is that of the operand, of a spectrum in transforms back.
+    The result's axes are those of ``x``, in the same order. ``layout`` says how they are split:
+    ``'natural'`` as in ``x``; ``'transposed'`` as the forward path ends, with each split one axis
+    further (``P('x')`` to ``P(None, 'x')``, ``P('a', 'b')`` to ``P(None, 'a', 'b')``; half the
+    traffic); or a PartitionSpec. Inside a jit on Auto axes the type of ``x`` does not say how it is
+    split. Then ``spec`` does: the split of the operand, in transforms back that of the spectrum.
+    Without ``spec`` the mesh axes are taken to split the leading axes in order.
 
-    ``shape``, with the batch axis or without, is what is data of an array with padding at its tail,
-    for sizes that the mesh does not divide: the padding is not read. The result has as much as its
-    own split needs, zeros; where that is any, ``shape`` must be given, here and to what uses the
-    result.
+    ``shape``, with or without the batch axis, is the shape of the data in an array with padding at
+    its tail, for sizes that the mesh does not divide. The padding is not read. The result is padded
+    with zeros as its own split needs; if it needs any, give ``shape`` here and to all functions
+    that use the result.
 
-    With ``donate=True`` the result takes the memory of ``x``, which is gone then, where every
-    device's part has the same shape before and after; elsewhere it changes nothing.
+    With ``donate=True`` the result takes the memory of ``x``, which cannot be used again, if every
+    device's part has the same shape before and after; otherwise it changes nothing.
 
     Collective: over the mesh, in program order.  Shapes: (n0, n1, n2), or with one leading
     batch axis, to the same; real input is promoted to complex.
     Raises: ValueError for a size that the mesh does not divide, of ``x`` or of the result without
-    ``shape``, for an unknown mesh; for a ``layout`` of ``'transposed'`` where all axes are split.
+    ``shape``, for an unknown mesh, and for ``layout='transposed'`` if all axes are split.
     Adjoint: the same transform along the reversed path.
     Source: notes of FFTW's manual, 6.4; oracle ``tests/python/oracle.py::fft``.
 
@@ -144,10 +143,10 @@ def pifft3d(
     spec: Any = None,
     donate: bool = False,
 ) -> Array:
-    """Invert `pfft3d`: take its layout and return that of the original array.
+    """Invert `pfft3d`: take an array in its layout and return one in the layout of its input.
 
-    With ``layout='transposed'`` the operand is split as `pfft3d` leaves it and the result
-    as its input was; with ``'natural'`` both as the operand.
+    With ``layout='transposed'`` the operand is split as the result of `pfft3d`, and the result
+    as the input of `pfft3d`; with ``'natural'`` both are split as the operand.
 
     Collective: over the mesh, in program order.  Shapes: as `pfft3d`.
     Raises: as `pfft3d`.  Adjoint: the same transform along the reversed path.
@@ -174,8 +173,8 @@ def prfft3d(
 ) -> Array:
     """`pfft3d` of real numbers: half the memory, traffic and work.
 
-    The last axis of the result has n2 // 2 + 1 elements; the others are their conjugates. Where
-    that axis is split and the mesh does not divide it, ``shape=x.shape`` lets zeros be put behind.
+    The last axis of the result has n2 // 2 + 1 elements; the others would be their conjugates. If
+    that axis is split and the mesh does not divide it, ``shape=x.shape`` allows padding by zeros.
 
     Collective: over the mesh, in program order.
     Shapes: (n0, n1, n2), or with one leading batch axis, to (n0, n1, n2 // 2 + 1).
@@ -202,7 +201,7 @@ def pirfft3d(
     spec: Any = None,
     donate: bool = False,
 ) -> Array:
-    """Invert `prfft3d`; ``shape`` is that of the real array, (m0, m1, 2 (m2 - 1)) if left out.
+    """Invert `prfft3d`; ``shape`` is that of the real array, by default (m0, m1, 2 (m2 - 1)).
 
     Imaginary parts where the last axis has frequency 0 or n2 / 2 count as 0, as in numpy.
 
@@ -236,14 +235,14 @@ def fftn(
 ) -> Array:
     """Transform any axes of a global array of any rank.
 
-    ``s``, ``axes`` and ``norm`` are numpy's; the other axes are batch, and any axis may be split.
+    ``s``, ``axes`` and ``norm`` are numpy's. Other axes are batch axes; any axis may be split.
     ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'`` as the path
-    ends (half the traffic), or a PartitionSpec. ``shape`` is what is data of an array with padding
-    at its tail.
+    ends (half the traffic), or a PartitionSpec. ``shape`` is the shape of the data in an array with
+    padding at its tail.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
-    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
-    ``'transposed'`` where all that are transformed are split.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for
+    ``layout='transposed'`` if all transformed axes are split.
     Adjoint: the same transform along the reversed path.
     Source: ``numpy.fft.fftn``; oracle ``tests/python/oracle.py``.
 
@@ -270,14 +269,14 @@ def ifftn(
 ) -> Array:
     """Invert `fftn`.
 
-    ``s``, ``axes`` and ``norm`` are numpy's; the other axes are batch, and any axis may be split.
+    ``s``, ``axes`` and ``norm`` are numpy's. Other axes are batch axes; any axis may be split.
     ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'`` as the path
-    ends (half the traffic), or a PartitionSpec. ``shape`` is what is data of an array with padding
-    at its tail.
+    ends (half the traffic), or a PartitionSpec. ``shape`` is the shape of the data in an array with
+    padding at its tail.
 
     Collective: over the mesh, in program order.  Shapes: any to the same, or to ``s``.
-    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
-    ``'transposed'`` where all that are transformed are split.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for
+    ``layout='transposed'`` if all transformed axes are split.
     Adjoint: the same transform along the reversed path.
     Source: ``numpy.fft.ifftn``; oracle ``tests/python/oracle.py``.
 
@@ -304,14 +303,14 @@ def rfftn(
 ) -> Array:
     """Transform any axes of a real global array; the last one named is halved.
 
-    ``s``, ``axes`` and ``norm`` are numpy's; the other axes are batch, and any axis may be split.
+    ``s``, ``axes`` and ``norm`` are numpy's. Other axes are batch axes; any axis may be split.
     ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'`` as the path
-    ends (half the traffic), or a PartitionSpec. ``shape`` is what is data of an array with padding
-    at its tail.
+    ends (half the traffic), or a PartitionSpec. ``shape`` is the shape of the data in an array with
+    padding at its tail.
 
     Collective: over the mesh, in program order.  Shapes: n along the last axis named to n // 2 + 1.
-    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
-    ``'transposed'`` where all that are transformed are split.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for
+    ``layout='transposed'`` if all transformed axes are split.
     Adjoint: the transform back, with weight 1 for all elements.
     Source: ``numpy.fft.rfftn``; oracle ``tests/python/oracle.py``.
 
@@ -336,18 +335,18 @@ def irfftn(
     spec: Any = None,
     donate: bool = False,
 ) -> Array:
-    """Invert `rfftn`: real numbers from half of the complex ones.
+    """Invert `rfftn`: real numbers from half of the spectrum.
 
-    ``s``, ``axes`` and ``norm`` are numpy's; the other axes are batch, and any axis may be split.
+    ``s``, ``axes`` and ``norm`` are numpy's. Other axes are batch axes; any axis may be split.
     ``layout`` says how the result is split: ``'natural'`` as ``x``, ``'transposed'`` as the path
-    ends (half the traffic), or a PartitionSpec. ``shape`` is what is data of an array with padding
-    at its tail, of the real one: (…, 2 (m - 1)) if
-    neither it nor ``s`` says more.
+    ends (half the traffic), or a PartitionSpec. ``shape`` is the shape of the data in the real
+    array, where there is padding at the tail; (…, 2 (m - 1)) if neither ``shape`` nor ``s`` is
+    given.
 
     Collective: over the mesh, in program order.
-    Shapes: m along the last axis named to 2 (m - 1), or as said.
-    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for a ``layout`` of
-    ``'transposed'`` where all that are transformed are split.
+    Shapes: m along the last axis named to 2 (m - 1), or as ``shape`` or ``s`` says.
+    Raises: as `pfft3d`; ValueError for axes out of bounds or named twice, and for
+    ``layout='transposed'`` if all transformed axes are split.
     Adjoint: the forward transform, with weight 2 for all elements but 0 and n / 2.
     Source: ``numpy.fft.irfftn``; oracle ``tests/python/oracle.py``.
 
@@ -371,17 +370,17 @@ def fftfreqn(
     mesh: Any = None,
     spec: Any = None,
 ) -> tuple[Array, ...]:
-    """Frequencies of a spectrum's axes, shaped to broadcast on it and split as it is.
+    """Frequencies along the axes of a spectrum, shaped to broadcast on it and split as it is.
 
-    They are in cycles per unit of ``d``, the distance of samples (one, or one for each axis), as in
-    numpy; with ``angular=True`` in radians. ``shape`` is what is data of a spectrum with padding at
-    its tail, where they are 0. Each device makes those of its own part.
+    They are in cycles per unit of ``d``, the sample spacing (one, or one for each axis), as in
+    numpy; with ``angular=True`` in radians. ``shape`` is the shape of the data in a spectrum with
+    padding at its tail; there frequencies are 0. Each device computes those of its own part.
 
-    Where the spectrum's type does not say how it is split, inside a jit on Auto axes, ``layout`` is
-    that of the transform that made it; or give ``spec``, the spectrum's.
+    Inside a jit on Auto axes the spectrum's type does not say how it is split. There give the
+    ``layout`` of the transform that made it, or ``spec``, the split of the spectrum.
 
     Collective: no; nothing is communicated.
-    Shapes: any to one array for each of ``axes``, of its extent along that and 1 along others.
+    Shapes: any to one array for each of ``axes``, with its extent along it and 1 along others.
     Raises: ValueError for axes out of bounds, a shape that does not fit.
     Adjoint: none; they are constants.
     Source: ``numpy.fft.fftfreq``; oracle ``tests/python/oracle.py::frequencies``.
@@ -407,9 +406,9 @@ def rfftfreqn(
     mesh: Any = None,
     spec: Any = None,
 ) -> tuple[Array, ...]:
-    """`fftfreqn` of a spectrum of real numbers: the last axis named is halved.
+    """`fftfreqn` for a spectrum of real numbers, whose last axis named is halved.
 
-    ``shape`` is that of the real array; if it is left out, the halved axis was 2 (m - 1) long.
+    ``shape`` is that of the real array. By default its halved axis was 2 (m - 1) long.
 
     Collective: no; nothing is communicated.  Shapes: as `fftfreqn`.
     Raises: as `fftfreqn`.  Adjoint: none; they are constants.
@@ -438,14 +437,14 @@ def fftconvolve(
 ) -> Array:
     """Convolve two arrays by transforms, real ones by real transforms.
 
-    ``mode`` and ``axes`` are scipy's; along the other axes sizes are equal or 1. The result is
-    split as ``a``, or as the larger one for 'valid'; where the mesh does not divide its size, it
-    has zeros at its tail. ``b`` may be on the same mesh, or on none: a kernel. ``shape`` is what is
-    data of an ``a`` with padding at its tail.
+    ``mode`` and ``axes`` are scipy's. Along the other axes sizes are equal or 1. The result is
+    split as ``a``, for 'valid' as the larger operand. If the mesh does not divide its size, it has
+    zeros at its tail. ``b`` may be on the same mesh, or as a kernel on no mesh. ``shape`` is the
+    shape of the data in an ``a`` with padding at its tail.
 
     Collective: over the mesh, in program order.
     Shapes: n and m along an axis to n + m - 1, n or n - m + 1, for 'full', 'same' and 'valid'.
-    Raises: ValueError for a mode that is none, shapes that do not fit; as `fftn`.
+    Raises: ValueError for an unknown mode, shapes that do not fit; as `fftn`.
     Adjoint: that of the transforms: a correlation.
     Source: ``scipy.signal.fftconvolve``; oracle ``tests/python/oracle.py::convolve``.
 
@@ -469,16 +468,16 @@ def poisson(
 ) -> Array:
     """Solve Poisson's equation on a grid: u whose Laplacian is ``f``.
 
-    ``spacing`` is the distance of grid points, one or one for each axis, and so are ``ends``:
-    ``'periodic'``, or walls half a spacing from the first and last points, where u is 0
-    (``'dirichlet'``) or its slope (``'neumann'``). The Laplacian is that of the trigonometric
-    interpolant. Without an axis of ``'dirichlet'`` the mean of ``f`` is left out, and that of u is
-    0. Axes that are not named are batch. ``shape`` is what is data of an ``f`` with padding at its
-    tail, for sizes that the mesh does not divide; the result has zeros there.
+    ``spacing`` is the distance of grid points, one or one for each axis. ``ends``, one or one for
+    each axis, is ``'periodic'``, or says what is 0 at walls half a spacing from the first and last
+    points: u (``'dirichlet'``) or its slope (``'neumann'``). The Laplacian is that of the
+    trigonometric interpolant. Without a ``'dirichlet'`` axis the mean of ``f`` is ignored, and that
+    of u is 0. Axes not named are batch axes. ``shape`` is the shape of the data in an ``f`` with
+    padding at its tail, for sizes that the mesh does not divide; there the result is 0.
 
     Collective: over the mesh, in program order.
-    Shapes: any to the same, with the padding that the mesh wants, split as ``f``.
-    Raises: ValueError for a spacing of 0, ends that are none, sizes that the mesh does not divide;
+    Shapes: any to the same, with the padding that the mesh needs, split as ``f``.
+    Raises: ValueError for a spacing of 0, unknown ends, sizes that the mesh does not divide;
     as `fftn`.
     Adjoint: itself.
     Source: own; oracle ``tests/python/oracle.py::poisson``.

@@ -139,16 +139,16 @@ def exchange(
 ) -> Array:
     """Fill the ghost cells of a padded array from the parts that own them.
 
-    ``x`` is the global array of padded parts, as `pad` makes it; the other arguments are as there.
-    What stands in ghosts and behind them is not read. The result is that of `unpad` and `pad`, in
-    one round and without moving cells.
+    ``x`` is the global array of padded parts, as `pad` makes it. The other arguments are those of
+    `pad`. The contents of ghosts and of what lies behind them are not read. The result is the same
+    as that of `unpad` followed by `pad`, in one round and without moving cells.
 
-    With ``donate=True`` the result takes the memory of ``x``, which is gone then; only ghosts
-    are written.  Inside a jit pair it with ``donate_argnums``.
+    With ``donate=True`` the result takes the memory of ``x``, and ``x`` cannot be used again. Only
+    ghosts are written. Inside a jit combine it with ``donate_argnums``.
 
     Collective: over the mesh, in program order.  Shapes: padded to the same.
     Raises: ValueError for widths that do not fit, an unknown boundary, a size that the mesh does
-    not divide, an array of whose split nothing is known (see `pad`); TypeError for a dtype that
+    not divide, an array whose split is not known (see `pad`); TypeError for a dtype that
     cannot be moved.
     Adjoint: `reduce`.  Source: own; oracle ``tests/python/oracle.py::halo_exchange``.
 
@@ -174,9 +174,9 @@ def reduce(
     spec: Any = None,
     donate: bool = False,
 ) -> Array:
-    """Add ghost cells into the cells that they are copies of, and zero them.
+    """Add ghost cells to the cells that they are copies of, and set the ghosts to zero.
 
-    Arguments are those of `exchange`. `fold` does the same and cuts the ghosts off.
+    The arguments are those of `exchange`. `fold` does the same and cuts the ghosts off.
 
     Collective: over the mesh, in program order.  Shapes: padded to the same, as `exchange`.
     Raises: as `exchange`; TypeError for a dtype that cannot be added.
@@ -205,28 +205,28 @@ def pad(
 ) -> Array:
     """Give every device's part of ``x`` ghost cells, filled from its neighbours.
 
-    Every part of the result is the same window of ``numpy.pad(x, width, mode)``, wider than the
-    part by ``width``: one integer, or for each axis an integer or a pair (before, after). Corners
-    are right; widths may be larger than a neighbour's part, and than the whole array. The parts
-    are windows, not one array: a stencil is a function of one part, in a ``jax.shard_map`` of the
-    same mesh and spec.
+    Each device's part of the result is a window of ``numpy.pad(x, width, mode)``: the cells of that
+    part of ``x``, and ``width`` more on each side. ``width`` is one integer, or for each axis an
+    integer or a pair (before, after). Corners are right. Widths may be larger than a neighbour's
+    part, and than the whole array. The windows overlap, so the result is not ``x`` as one array:
+    apply a stencil as a function of one part, in a ``jax.shard_map`` of the same mesh and spec.
 
-    ``boundary``, one word or one for each axis, is what continues an axis of n cells beyond its
-    ends. Index g is there
+    ``boundary``, one word or one for each axis, says how an axis of n cells continues beyond its
+    ends. The ghost cell with index g is
 
     * ``'periodic'``: a copy of cell g mod n (wrap in numpy.pad)
     * ``'zero'``: 0 (constant)
     * ``'edge'``: a copy of the cell at the nearer end
     * ``'reflect'``: a copy of the cell as far from 0 as g is from the nearest multiple of
-      2 (n - 1); of one cell alone, of that cell
+      2 (n - 1); if the axis has only one cell, a copy of that cell
 
-    ``periodic`` says it in booleans: what is not periodic is ``'zero'``.
+    ``periodic`` gives the boundary as booleans: True is ``'periodic'``, False ``'zero'``.
 
-    Ghosts depend on how ``x`` is split. An array outside of a trace says it, or its type on
-    Explicit axes; inside a jit on Auto axes say it with ``spec``.
+    Ghosts depend on how ``x`` is split. Outside of a trace the array itself says how, and on
+    Explicit axes its type does. Inside a jit on Auto axes give ``spec``.
 
-    ``shape`` is what is data of an array with padding at its tail, for sizes that the mesh does
-    not divide. Ghosts lie directly around a part's data; behind them, and in parts without
+    ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
+    does not divide. Ghosts lie directly around a part's data; behind them, and in parts without
     data, the result is zero. The padding of ``x`` is not read.
 
     Collective: over the mesh, in program order.
@@ -256,10 +256,10 @@ def fold(
     mesh: Any = None,
     spec: Any = None,
 ) -> Array:
-    """Add ghost cells into the cells that they are copies of, and cut them off.
+    """Add ghost cells to the cells that they are copies of, and cut the ghosts off.
 
-    The exact adjoint of `pad` for the same arguments: a cell becomes the sum of all its copies,
-    ghosts beyond a ``'zero'`` end are dropped. ``fold(pad(ones))`` counts copies.
+    This is the exact adjoint of `pad` for the same arguments. A cell becomes the sum of all its
+    copies; ghosts beyond a ``'zero'`` end are dropped. ``fold(pad(ones))`` counts copies.
 
     Collective: over the mesh, in program order.
     Shapes: padded to n along axis i; with ``shape`` zero beyond it.
