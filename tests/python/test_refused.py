@@ -1,4 +1,4 @@
-"""Where processes may not read each other's memory, as in containers, numbers are the same."""
+"""Where processes may not read each other's memory, as in containers, results are the same."""
 
 import os
 import re
@@ -35,7 +35,7 @@ print("all right")
 
 
 def run(tmp_path, n_ranks, **environment):
-    """The program's ranks under the refusal."""
+    """Run the program's ranks under the refusal."""
     if not refusing.IS_KNOWN:
         pytest.skip("the numbers of this machine's system calls are not known")
     program = tmp_path / "program.py"
@@ -53,7 +53,7 @@ def run(tmp_path, n_ranks, **environment):
 
 
 @needs_mpi
-@pytest.mark.long(keep=4)
+@pytest.mark.long(keep=3)
 @pytest.mark.parametrize("n_ranks", [2, 3, 4])
 @pytest.mark.parametrize(
     "given",
@@ -68,9 +68,9 @@ def test_the_launcher_has_mpi_do_without(tmp_path, n_ranks, given):
 @needs_mpi
 @pytest.mark.parametrize("given", [{}, {"PLAIT_SHARED": "off"}, {"PLAIT_DIRECT": "off"}])
 def test_an_mpi_that_does_not_see_it_is_refused(tmp_path, given):
-    """Its allreduces would have numbers of one rank, without an error."""
+    """Its allreduces would return one rank's numbers, without an error."""
     done = run(tmp_path, 2, MPIR_CVAR_CH4_CMA_ENABLE="1", **given)
-    if done.returncode == 0:  # by an MPI that sees it
+    if done.returncode == 0:  # this MPI sees the refusal
         assert done.stdout.count("all right") == 2
         return
     for rank in range(2):
