@@ -12,13 +12,13 @@
 _Static_assert(sizeof(plait_edge_t) == PLAIT_EDGE_WORDS * sizeof(int64_t),
                "edges are passed on as they are");
 
-/* An array of n elements, or of n_rows rows of them. */
+/* An array of n elements, or of n_rows rows of n elements. */
 typedef struct {
     int64_t dims[2];
     plait_array_t array;
 } vector_t;
 
-/* What every call has. */
+/* What all calls have. */
 typedef struct {
     const plait_op_t *op;
     plait_comm_t *comm;
@@ -37,8 +37,7 @@ done:
     return status;
 }
 
-/* n_rows < 0: one axis of n elements. The array may be NULL where it has no elements, or
- * where it is not used. */
+/* n_rows < 0: one axis of n elements. The array may be NULL if it has no elements or is not used. */
 static plait_status_t set(const call_t *c, vector_t *v, int64_t n_rows, int64_t n,
                           const void *data, bool is_used)
 {
@@ -87,8 +86,8 @@ static int64_t sum_of(const int64_t counts[], int64_t n, int64_t stride)
     return sum;
 }
 
-/* Whether the plan takes them. If not, all ranks meet to refuse them: whether the arrays of one are NULL does
- * not matter then, nor may it, since a rank of no elements could not tell. */
+/* Whether the plan accepts the counts. If not, all ranks meet to refuse them. A rank's NULL arrays must not
+ * matter then: a rank without elements could not tell whether NULL is an error. */
 static bool are_sound(const int64_t counts[], int64_t n)
 {
     int64_t sum = 0;
@@ -125,7 +124,7 @@ done:
     return status;
 }
 
-/* On the other ranks the operand stands for the result, which is then the operand. */
+/* On the other ranks the operand takes the result's place, and the result is the operand. */
 plait_status_t plait_reduce(plait_comm_t *comm, plait_reduce_t op, int root,
                             plait_dtype_t dtype, int64_t n, const void *x, void *y)
 {
@@ -279,7 +278,7 @@ done:
     return status;
 }
 
-/* Of both forms; counts NULL: n elements of each rank. */
+/* gather and gatherv. counts NULL: n elements of each rank. */
 static plait_status_t gather(plait_comm_t *comm, int root, plait_dtype_t dtype,
                              const int64_t counts[], int64_t n, const void *x, void *y)
 {
@@ -297,7 +296,7 @@ static plait_status_t gather(plait_comm_t *comm, int root, plait_dtype_t dtype,
     if (comm->end.rank == root) {
         PLAIT_TRY(set(&c, &c.y, has_counts ? -1 : size,
                       has_counts ? sum_of(counts, size, 1) : n, y, is_sound));
-    } else { /* the operand stands for the result, which is then the operand */
+    } else { /* the operand takes the result's place, and the result is the operand */
         PLAIT_TRY(set(&c, &c.y, -1, n, x, is_sound));
     }
     PLAIT_TRY(launch(&params, &c));
@@ -322,7 +321,7 @@ done:
     return status;
 }
 
-/* As gather. */
+/* scatter and scatterv, with counts as in gather. */
 static plait_status_t scatter(plait_comm_t *comm, int root, plait_dtype_t dtype,
                               const int64_t counts[], int64_t n, const void *x, void *y)
 {
@@ -405,7 +404,7 @@ done:
 
 /* ---- matched transfers ---- */
 
-/* An operation that receives, and who sent what came. */
+/* Launches an operation that receives; *from: source and tag of the message. */
 static plait_status_t launch_receive(const plait_op_t *op, const void *params,
                                      plait_comm_t *comm, const plait_array_t args[],
                                      const plait_array_t rets[], plait_envelope_t *from)

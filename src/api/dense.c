@@ -10,7 +10,7 @@
 #include "ops/list.h"
 #include "plan/launch.h"
 
-/* Attributes are judged by the operations: out of range, they only have to stay so. */
+/* The operations check the attributes. This only has to keep bad ones out of range. */
 static plait_array_t array_of(const plait_comm_t *comm, plait_dtype_t dtype, int64_t m,
                               int64_t n, int64_t block, int64_t dims[2])
 {
@@ -68,7 +68,7 @@ done:
     return status;
 }
 
-/* A matrix, and a right-hand side that is dealt out or whole on every rank; its solution is alike. */
+/* A matrix, and a right-hand side, which is dealt out or whole on every rank; so is the solution. */
 static void solve_arrays(const plait_comm_t *comm, plait_dtype_t dtype, int64_t n,
                          int64_t n_rhs, int64_t block, bool is_whole,
                          int64_t dims[2][2], plait_array_t args[2])
@@ -163,7 +163,7 @@ done:
     return status;
 }
 
-/* getrf and geqrf: the matrix, an array of so many numbers as the diagonal has, info. */
+/* getrf and geqrf: the matrix, an array with as many numbers as the diagonal, info. */
 static plait_status_t panels_plan(const plait_op_t *op, plait_dtype_t side,
                                   const plait_comm_t *comm,
                                   const plait_panels_problem_t *problem,

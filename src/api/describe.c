@@ -22,7 +22,7 @@ static const plait_caps_t ways[PLAIT_DESCRIBE_COUNT] = {
                                  .native_reduce = {~0U, ~0U, ~0U, ~0U}},
 };
 
-/* The words of n arrays; returns those behind them. */
+/* Reads n arrays from the words; returns the words behind them. */
 static const int64_t *read_arrays(const int64_t *words, int n, plait_array_t arrays[])
 {
     for (int i = 0; i < n; i++) {

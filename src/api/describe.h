@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-/* How ranks reach each other: threads of one process, processes of one node that read each
- * other's memory, processes that exchange messages of MPI. */
+/* How ranks reach each other: threads of one process; processes of one node that read each other's memory; or
+ * processes that exchange MPI messages. */
 typedef enum {
     PLAIT_DESCRIBE_THREADS,
     PLAIT_DESCRIBE_NODE,
@@ -22,9 +22,9 @@ typedef struct {
     int way; /* plait_describe_t */
 } plait_describe_rank_t;
 
-/* params: as the operation's row says. arrays: dtype, ndim and dims of each operand, then of
- * each result. text gets as much of what plait_plan_print prints as n_bytes have room for, with a NUL;
- * *n_text_p: the length of all of it. */
+/* params: as the operation's row says. arrays: dtype, ndim and dims of each operand, then of each result.
+ * text: the output of plait_plan_print with a NUL, cut to n_bytes. *n_text_p: the length of the whole
+ * output. */
 PLAIT_EXPORT plait_status_t plait_describe(const char *op, const void *params,
                                            const plait_describe_rank_t *on,
                                            const int64_t arrays[], char *text,

@@ -29,7 +29,7 @@ static void set_part(part_t *part, const plait_layout_t *layout, int rank,
         (plait_array_t){.dtype = dtype, .ndim = layout->ndim, .dims = part->dims};
 }
 
-/* name: what its argument is called. */
+/* name: the argument that holds the layout. */
 static plait_status_t check_layout(const plait_comm_t *comm,
                                    const plait_layout_t *layout, const char *name)
 {
@@ -166,7 +166,7 @@ done:
     return status;
 }
 
-/* is_bare: the exchange's operand and the reduction's result have no ghosts. */
+/* is_bare: the operand of the exchange, or the result of the reduction, has no ghosts. */
 static plait_status_t halo_plan(const char *name, const plait_op_t *op, bool is_bare,
                                 const plait_comm_t *comm,
                                 const plait_halo_problem_t *problem,
@@ -234,7 +234,7 @@ plait_status_t plait_halo_reduce_plan(const plait_comm_t *comm,
                      plan_p);
 }
 
-/* n_bytes: of each. */
+/* n_bytes: of each array. */
 static plait_status_t check_arrays(const char *what, int n, const int64_t n_bytes[],
                                    const void *const arrays[])
 {

@@ -1,6 +1,6 @@
 #include "plait/version.h"
 
-/* PLAIT_VERSION: of the file VERSION, by the build. */
+/* The build sets PLAIT_VERSION from the file VERSION. */
 const char *plait_version(void)
 {
     return PLAIT_VERSION;

@@ -33,7 +33,7 @@ void *plait_alloc_aligned(int64_t n_bytes)
     int64_t padded = 0;
     void *p = NULL;
 
-    /* Of no bytes one line, so that every block has an address of its own. */
+    /* 0 bytes take one line, so that every block has its own address. */
     if ((n_bytes >= 0) &&
         plait_add(plait_max(n_bytes, 1), (int64_t)align - 1, &padded)) {
         padded -= padded % (int64_t)align;

@@ -10,8 +10,8 @@
  * n = 0 gives a valid pointer. */
 void *plait_alloc(int64_t n, int64_t size);
 
-/* Uninitialised bytes at a 64-byte boundary, in huge pages where they are large; never
- * for n_bytes < 0. Freed by plait_free, like all others. */
+/* Uninitialised bytes at a 64-byte boundary, large blocks in huge pages; never for n_bytes < 0. Freed by
+ * plait_free, like all others. */
 void *plait_alloc_aligned(int64_t n_bytes);
 
 void plait_free(void *p);
@@ -19,11 +19,11 @@ void plait_free(void *p);
 /* Bytes that this thread has allocated less those that it has freed. */
 int64_t plait_alloc_tally(void);
 
-/* Counts for this thread what another holder of a shared block has allocated, or no longer: negative. */
+/* Counts for this thread bytes of a shared block that another holder has allocated; negative: no longer. */
 void plait_alloc_share(int64_t n_bytes);
 
-/* Allocations minus frees of this process; Python asks, too. Who finds it balanced sees what threads
- * did before their frees. */
+/* Allocations minus frees of this process; Python asks, too. A thread that finds it balanced sees what other
+ * threads did before their frees. */
 PLAIT_EXPORT int64_t plait_alloc_balance(void);
 
 #endif

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Turns of base/wait.h before a wait begins to think of sleeping: its spins, and as many yields. */
+/* Turns of base/wait.h before a wait may sleep: its spins, and as many yields. */
 enum { TURNS_BEFORE_SLEEP = 400, SLEEP_NS = 50000000, ERRAND_EVERY_NS = 1000000 };
 
 static void futex(_Atomic uint32_t *word, int operation, uint32_t value,
@@ -31,8 +31,8 @@ plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
         status = plait_wait_turn(wait);
     } else {
         plait_wait_run_errand();
-        /* Registered first, looked again then: either this sees the end of the wait, or the
-         * other side sees the sleeper. */
+        /* Register first, then look again: either this thread sees the end of the wait, or the other side sees
+         * the sleeper. */
         uint32_t word = atomic_load(&bell->word);
         atomic_fetch_add(&bell->n_sleeping, 1);
         atomic_thread_fence(memory_order_seq_cst); /* loads in is_over may be weaker */
@@ -40,7 +40,7 @@ plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
             futex(&bell->word, FUTEX_WAIT, word, &limit);
         }
         atomic_fetch_sub(&bell->n_sleeping, 1);
-        /* Who says that it waits has looked: see the guard. */
+        /* A thread that says that it waits has looked before: see the guard. */
         status = is_over(context) ? PLAIT_OK : plait_wait_ask(wait);
     }
     return status;

@@ -13,20 +13,19 @@ typedef struct {
     _Atomic uint32_t n_sleeping;
 } plait_bell_t;
 
-/* Whether the wait is over; must look at what the ringing side wrote before it rang. */
+/* Whether the wait is over; must look at what the ringing side wrote before the ring. */
 typedef bool (*plait_over_fn_t)(void *context);
 
 /* Whether the next turn of this wait may be a sleep. */
 bool plait_bell_sleeps(const plait_wait_t *wait);
 
-/* One turn of a waiting loop, as plait_wait_turn; sleeps on the bell when spinning and
- * yielding have lasted, at most 50 ms at a time, or 1 ms where there is an errand, and asks
- * the wait hook then. */
+/* One turn of a waiting loop, like plait_wait_turn. After enough spins and yields it sleeps on the bell, at
+ * most 50 ms at a time, or 1 ms if there is an errand, and then asks the wait hook. */
 plait_status_t plait_bell_turn(plait_bell_t *bell, plait_wait_t *wait,
                                plait_over_fn_t is_over, void *context);
 
-/* Wakes who sleeps. Everything written before is seen by a thread that goes to sleep after
- * this looked for sleepers. */
+/* Wakes the sleepers. A thread that goes to sleep after this call looked for sleepers sees everything written
+ * before the call. */
 void plait_bell_ring(plait_bell_t *bell);
 
 #endif

@@ -5,8 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The path of plait's `name` there: in $XDG_CACHE_HOME/plait or ~/.cache/plait. False: there is no such
- * place, or the path is too long. */
+/* The path of plait's `name` in that folder: $XDG_CACHE_HOME/plait or ~/.cache/plait. False: there is no such
+ * folder, or the path is too long. */
 bool plait_cache_path(const char *name, char *path, size_t n_bytes);
 
 #endif

@@ -18,8 +18,8 @@ static inline int64_t plait_clock_ns(void)
     return plait_clock_of(CLOCK_MONOTONIC);
 }
 
-/* The same clock as of the kernel's last tick, 1 to 10 ms ago: 6 ns instead of 33 (and 12 for
- * the processor's own counter; Zen 3, virtual). */
+/* The same clock as of the kernel's last tick, 1 to 10 ms ago: takes 6 ns instead of 33 (the processor's own
+ * counter takes 12; Zen 3, virtual). */
 static inline int64_t plait_clock_coarse_ns(void)
 {
     return plait_clock_of(CLOCK_MONOTONIC_COARSE);

@@ -2,8 +2,8 @@
 
 #include <stddef.h>
 
-/* Bits of MPI's handles, numbers in the words of identities, and integers that BLAS takes by address in
- * either length are read so. */
+/* Bits of MPI's handles, numbers in the words of identities, and integers that BLAS takes by address in either
+ * length are read this way. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "a little-endian processor");
 
 typedef struct {
@@ -12,7 +12,7 @@ typedef struct {
     plait_kind_t kind;
 } row_t;
 
-/* By code, and the codes in their order. */
+/* By code; then the codes in their order. */
 #define ROW(_name, _code, _text, _bytes, _kind) \
     [_code] = {_text, _bytes, PLAIT_KIND_##_kind},
 static const row_t rows[] = {PLAIT_DTYPE_FOR_EACH(ROW)};

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of texts, which a program whose sizes change has without end; the last places are for names alone,
- * and some stay free, so that what is not there is found out soon. */
+/* Places of texts. A program whose sizes change makes texts without end, so the last places are for names
+ * alone. Some places stay free, so that the search for an absent text ends soon. */
 enum {
     N_KNOWN = 1 << 14,
     MAX_TEXTS = N_KNOWN / 2,
@@ -19,12 +19,12 @@ enum {
 static plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(plait_ring_t *) rings[PLAIT_RINGS];
-static plait_ring_t spare_ring; /* where there is no memory for another */
+static plait_ring_t spare_ring; /* for ranks without memory for a ring */
 
 static uint32_t known[N_KNOWN]; /* numbers of texts, by hash */
 static int n_known;
 static uint32_t n_text = 1;  /* bytes of texts so far */
-static int64_t n_text_there; /* bytes for which there is room */
+static int64_t n_text_there; /* bytes that there is room for */
 
 void plait_flight_open(void)
 {
@@ -82,7 +82,7 @@ const char *plait_flight_text_at(uint32_t number)
                : "";
 }
 
-/* Under the mutex: puts a text behind the others; 0 if there is no room. */
+/* Under the mutex: appends a text; 0 if there is no room. */
 static uint32_t add_text(const char *text)
 {
     size_t n_bytes = strlen(text) + 1;
@@ -101,7 +101,7 @@ static uint32_t add_text(const char *text)
     return number;
 }
 
-/* Under the mutex: the number of a text, a new one if fewer than `most` are there; else 0. */
+/* Under the mutex: the number of a text. A new number is given if there are fewer than `most`; else 0. */
 static uint32_t number_of(const char *text, int most)
 {
     uint64_t hash = plait_hash_bytes(PLAIT_HASH_SEED, text, strlen(text));

@@ -21,10 +21,10 @@ plait_ring_t *plait_flight_ring(int track);
 uint32_t plait_flight_text(const char *text);
 const char *plait_flight_text_at(uint32_t number);
 
-/* The file, whose header is NULL if there is not even memory. */
+/* The file; its header is NULL if there is not even memory. */
 plait_record_file_t *plait_flight_file(void);
 
-/* In a forked child: what it does is not recorded. */
+/* In a forked child: nothing that it does is recorded. */
 void plait_flight_forget(void);
 
 /* Whether the last operation of every rank ended well. */

@@ -25,7 +25,7 @@ static inline uint64_t plait_hash_bytes(uint64_t hash, const void *data, size_t 
         hash = plait_hash_word(hash, word);
     }
     word = 0;
-    if (n > 0) { /* data may be NULL where there are none */
+    if (n > 0) { /* data may be NULL if n is 0 */
         memcpy(&word, p, n);
     }
     return plait_hash_word(hash, word ^ ((uint64_t)n << 56));

@@ -7,16 +7,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* In the place of a number: the ranks are to agree on one that is free for all of them. */
+/* In place of a number: the ranks are to agree on a number that is free on all of them. */
 enum { PLAIT_NUMBER_NEW = -1 };
 
-/* The next one, from 1 on, which is the caller's. */
+/* The next number, from 1 on; it belongs to the caller. */
 int64_t plait_number_take(void);
 
-/* That one, which is the caller's then if it is beyond all that were taken: false if not. */
+/* Takes this number for the caller if it is larger than all numbers taken so far; false if not. */
 bool plait_number_claim(int64_t number);
 
-/* What plait_number_take would give. */
+/* The number that plait_number_take would return. */
 int64_t plait_number_next(void);
 
 #endif

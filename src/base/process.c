@@ -16,12 +16,12 @@
 
 struct plait_process {
     plait_process_card_t card;
-    int fd;     /* of its flight recorder, which stays readable when it has ended */
+    int fd;     /* of its flight recorder, which stays readable after it has ended */
     int pid_fd; /* -1: this kernel has none */
     plait_process_t *next;
 };
 
-/* Added to and never taken from: readers need no lock. */
+/* Entries are added and never removed: readers need no lock. */
 static _Atomic(plait_process_t *) known;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -37,7 +37,7 @@ plait_process_card_t plait_process_card(void)
                                       (file->header != NULL) ? file->header->key : 0};
 }
 
-/* Bytes are read, not mapped: the file may be shorter than what is asked for. */
+/* Bytes are read, not mapped: the file may be shorter than the range asked for. */
 static bool read_at(int fd, int64_t offset, void *data, size_t n_bytes)
 {
     return pread(fd, data, n_bytes, offset) == (ssize_t)n_bytes;
@@ -133,7 +133,7 @@ bool plait_process_ring(const plait_process_t *process, int track, plait_ring_t 
                       PLAIT_RECORD_HEADER_BYTES + t * (int64_t)sizeof(plait_ring_t));
     bool is_known = n == (ssize_t)sizeof(*ring);
 
-    if (n == 0) { /* the file ends before it */
+    if (n == 0) { /* the file ends before the ring */
         memset(ring, 0, sizeof(*ring));
         is_known = plait_process_header(process, &header) && header.lacks_rings == 0;
     }

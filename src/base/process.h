@@ -20,11 +20,11 @@ typedef struct plait_process plait_process_t;
 
 plait_process_card_t plait_process_card(void);
 
-/* The process that a card is of, this one too; kept until this process ends. NULL: it cannot be
- * seen (another node, another user, a container). */
+/* The process of a card, which may be this one; kept until this process ends. NULL: it cannot be seen (another
+ * node, another user, a container). */
 const plait_process_t *plait_process_find(const plait_process_card_t *card);
 
-/* All that were found, one after the other; after NULL the first, after the last NULL. */
+/* All processes found so far, one after the other: NULL gives the first, the last gives NULL. */
 const plait_process_t *plait_process_next(const plait_process_t *process);
 
 int32_t plait_process_pid(const plait_process_t *process);
@@ -36,15 +36,15 @@ bool plait_process_is_gone(const plait_process_t *process);
 bool plait_process_header(const plait_process_t *process,
                           plait_record_header_t *header);
 
-/* The ring of a track, empty if it has begun no operation; the caller's, 33 KiB. False if
- * that cannot be known. */
+/* Copies the ring of a track to the caller's, 33 KiB; empty if the track has begun no operation. False if the
+ * ring cannot be known. */
 bool plait_process_ring(const plait_process_t *process, int track, plait_ring_t *ring);
 
 /* A text of its recorder; "" if there is none. */
 void plait_process_text(const plait_process_t *process, uint32_t number, char *text,
                         int n_bytes);
 
-/* "send(...) at a.py:3": its last operation on a communicator that has not ended well; "" if
+/* The last operation of the process on a communicator that has not ended well: "send(...) at a.py:3"; "" if
  * there is none. */
 void plait_process_call(const plait_process_card_t *card, int track, int64_t comm,
                         char *text, int n_bytes);
@@ -53,7 +53,7 @@ void plait_process_call(const plait_process_card_t *card, int track, int64_t com
 void plait_process_entry(const plait_process_t *process, const plait_flight_entry_t *e,
                          char *text, int n_bytes);
 
-/* Time that its threads have spent on processors; 0 if that cannot be read. */
+/* Time that the threads of the process have spent on processors; 0 if it cannot be read. */
 int64_t plait_process_cpu_ns(const plait_process_t *process);
 
 #endif

@@ -17,8 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Files of processes that died are for somebody to look at: for a day, or ten minutes where
- * there are many of them. */
+/* Files of processes that died are kept for a day, so that somebody can look at them; for ten minutes if there
+ * are many files. */
 enum { KEEP_S = 24 * 3600, MANY_FILES = 512, KEEP_MANY_S = 600 };
 
 /* Of "/PID-TIME.flight". */
@@ -36,8 +36,8 @@ static void read_line(const char *path, char *text, size_t n_bytes)
     }
 }
 
-/* What the ranks of one job have in common and others have not, as far as the environment
- * tells; see plait_trace_set_job. */
+/* What the ranks of one job, and no others, have in common, as far as the environment tells; see
+ * plait_trace_set_job. */
 static void name_job(int rank, char *text, size_t n_bytes)
 {
     const char *run = getenv("PLAIT_RUN_JOB");
@@ -75,7 +75,7 @@ static void name_program(char *text, size_t n_bytes)
     }
 }
 
-/* Monotonic clocks are one within a boot, unless containers have shifted them. */
+/* All processes of one boot share one monotonic clock, unless containers have shifted it. */
 static void name_clock(char *text, size_t n_bytes)
 {
     char space[40] = "";
@@ -121,7 +121,7 @@ void plait_record_begin(plait_record_header_t *header)
         plait_hash_word((uint64_t)header->start_ns, (uint64_t)header->pid) | 1;
 }
 
-/* NULL where any will do. */
+/* NULL: any folder will do. */
 static const char *named_folder(void)
 {
     const char *path = getenv("PLAIT_FLIGHT");
@@ -152,13 +152,13 @@ bool plait_record_folder(int i, char *path, int n_bytes)
         is_there = false;
     }
     if (!is_there || length >= n_bytes) {
-        path[0] = '\0'; /* not a part of a name, which is another folder */
+        path[0] = '\0'; /* not a cut name, which is another folder */
     }
     return is_there;
 }
 
-/* One that the user has named may be any; another must be ours alone, so that nobody else can have put
- * a link or a file there. */
+/* A folder that the user has named may be any folder. Another folder must be ours alone, so that nobody else
+ * can have put a link or a file there. */
 static bool make_folder(const char *path)
 {
     struct stat info;
@@ -171,8 +171,8 @@ static bool make_folder(const char *path)
                      (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-/* Writing to mapped memory need not change a file's time: a process that has run for a day leaves one that
- * looks old. So it is kept from when it is first found without its process, which its mode says then. */
+/* Writes to mapped memory need not change a file's time: the file of a process that ran for a day looks old. So
+ * the time to keep a file begins when it is first found without its process; from then on its mode says so. */
 static void remove_if_dead(int folder, const char *name, time_t keep_s)
 {
     struct stat info;
@@ -218,7 +218,7 @@ static void clean_folder(const char *path)
     }
 }
 
-/* Beyond that size a signal would end the process. */
+/* Beyond that size a write would end the process by a signal. */
 static bool may_have(int64_t n_bytes)
 {
     struct rlimit limit;
@@ -227,8 +227,8 @@ static bool may_have(int64_t n_bytes)
            (limit.rlim_cur == RLIM_INFINITY || (uint64_t)n_bytes <= limit.rlim_cur);
 }
 
-/* In memory a signal ends it, and nothing of it is there. Not without end: signals may come faster than
- * it is done. */
+/* A signal ends the allocation of memory, with nothing allocated. The number of tries is limited: signals may
+ * come faster than the allocation is done. */
 static bool allocate(int fd, int64_t offset, int64_t n_bytes)
 {
     enum { TRIES = 100 };
@@ -253,8 +253,8 @@ static void unlink_path(const plait_record_file_t *file)
     }
 }
 
-/* The path is set, or empty for a file without a name, all of which this process may read;
- * what is left open on a failure is closed. */
+/* The path is set, or empty for a file without a name; this process may read all of it. Nothing is left open on
+ * a failure. */
 static bool map_file(plait_record_file_t *file, int64_t room)
 {
     void *memory = MAP_FAILED;
@@ -282,8 +282,8 @@ static bool map_file(plait_record_file_t *file, int64_t room)
     return file->header != NULL;
 }
 
-/* What makes a relative name one that stays valid when the program changes its folder: that folder and
- * a slash; "" of what is absolute, and where there is no folder of so short a name. */
+/* The prefix with which a relative name stays valid when the program changes its folder: the folder and a
+ * slash. "" if the name is absolute, or if there is no folder with a name this short. */
 static const char *folder_of(const char *name, char *folder, size_t n_bytes)
 {
     bool is_needed = name[0] != '/' && getcwd(folder, n_bytes - 1) != NULL;
@@ -331,7 +331,7 @@ bool plait_record_open_flight(plait_record_file_t *file, int64_t room)
     return file->header != NULL;
 }
 
-/* NULL if the file that a trace is to become is not there, or may be replaced. */
+/* Why the file that a trace is to become cannot be replaced; NULL if it can, or is not there. */
 static const char *why_not_replaced(const char *trace)
 {
     struct stat info;

@@ -19,9 +19,9 @@ enum { PLAIT_RECORD_VERSION = 2, PLAIT_RECORD_HEADER_BYTES = 4096 };
 enum { PLAIT_STATUS_UNDER_WAY = -1, PLAIT_GIVEN_UP_ROOM = 16 };
 enum { PLAIT_RECORD_CLOSED = -1 }; /* instead of a file */
 
-/* An operation in a flight recorder: a cache line, and one that only slow waits touch. */
+/* An operation in a flight recorder: one cache line, and another that only slow waits touch. */
 typedef struct {
-    _Atomic uint64_t number; /* from 1, as they began; 0: none, or half written */
+    _Atomic uint64_t number; /* from 1, in order of begin; 0: none, or half written */
     int64_t start_ns;        /* monotonic, to the kernel's tick */
     int64_t n_bytes;
     int32_t comm;
@@ -35,13 +35,13 @@ typedef struct {
     uint32_t title; /* texts: offsets behind the header's text_offset */
     uint32_t where;
     _Atomic int32_t status; /* plait_status_t, or PLAIT_STATUS_UNDER_WAY */
-    uint32_t n_collectives; /* on this communicator so far, with this one */
+    uint32_t n_collectives; /* on this communicator so far, including this one */
 
     _Atomic int64_t beat_ns; /* when it was last seen to wait; other times: not now */
     int64_t since_ns;        /* beginning of that wait */
     uint64_t agree, agree_some; /* of the plan, see transport.h */
     int32_t waits_for;          /* rank of the communicator, or -1 */
-    uint8_t is_leaving; /* messages to others that it has sent are on their way */
+    uint8_t is_leaving; /* messages that it has sent to others are on their way */
     char unused[27];
 } plait_flight_entry_t;
 
@@ -86,25 +86,24 @@ typedef struct {
     int32_t text_offset; /* bytes from the start of the file; text 0 is empty */
     int32_t text_bytes;
     int32_t pid;
-    int32_t rank; /* among all of the job; -1 unknown */
+    int32_t rank; /* in the whole job; -1: unknown */
     int32_t size;
     _Atomic int32_t state; /* plait_end_t */
     int32_t has_offset;
     int64_t offset_ns; /* this clock + offset = rank 0's clock */
-    int64_t wall_ns;   /* both clocks at the same time */
+    int64_t wall_ns;   /* both clocks, read at the same time */
     int64_t start_ns;
-    char clock[96]; /* equal where the monotonic clocks are one */
+    char clock[96]; /* equal if the monotonic clocks are the same */
     char host[64];
     char job[128]; /* equal on the ranks of a job */
     char program[256];
-    uint64_t
-        key; /* by which others make sure that it is the file that they were told of */
+    uint64_t key; /* shows others that the file is the one they were told of */
     _Atomic uint32_t n_given_up;
     _Atomic int32_t given_up[PLAIT_GIVEN_UP_ROOM]; /* communicators, the last ones */
     _Atomic int32_t has_why;
     char why[256];               /* the exception that ends the process */
-    _Atomic int32_t lacks_rings; /* for some there was no memory: not all is recorded */
-    _Atomic int32_t n_making;    /* threads that make a communicator; the last one's: */
+    _Atomic int32_t lacks_rings; /* some rings found no memory: not all is recorded */
+    _Atomic int32_t n_making; /* threads that make a communicator; of the last one: */
     int32_t making_size;
     int64_t making_ns; /* since */
 } plait_record_header_t;
@@ -116,26 +115,24 @@ typedef struct {
     char path[512];
 } plait_record_file_t;
 
-/* Name of the i-th folder in which a flight recorder may be, in the order in which they are
- * tried; false if there are no more. Empty: the name is too long. PLAIT_FLIGHT names the only one; its "0",
- * "off" and "false" none. */
+/* Name of the i-th folder that may hold a flight recorder, in the order in which they are tried; false if there
+ * are no more. Empty: the name is too long. PLAIT_FLIGHT names the only folder; if it is "0", "off" or "false",
+ * there is none. */
 PLAIT_EXPORT bool plait_record_folder(int i, char *path, int n_bytes);
 
-/* A new file of this process's own, for `room` bytes at most, with its header. The lock on it
- * is held as long as the process lives. False (and logged where the user asked for the file)
- * if it cannot be made. A flight recorder that has no folder is in memory, a file without a
- * name. */
+/* A new file of this process, for `room` bytes at most, with its header. The file is locked as long as the
+ * process lives. False if the file cannot be made (logged if the user asked for the file). A flight recorder
+ * that has no folder is in memory, as a file without a name. */
 bool plait_record_open_flight(plait_record_file_t *file, int64_t room);
 bool plait_record_open_part(plait_record_file_t *file, const char *trace, int64_t room);
 
-/* Makes sure that the bytes are there: touching them cannot fail afterwards. */
+/* Makes sure that the bytes exist: touching them cannot fail afterwards. */
 bool plait_record_reserve(plait_record_file_t *file, int64_t offset, int64_t n_bytes);
 
-/* Ends it; used: bytes to be kept, 0: the file is removed. A forked child's copy is left
- * alone. */
+/* Ends the file; used: bytes to keep, 0: the file is removed. A forked child's copy is left alone. */
 void plait_record_close(plait_record_file_t *file, plait_end_t end, int64_t used);
 
-/* In a forked child: what it writes from now on goes nowhere. */
+/* In a forked child: nothing that it writes from now on is kept. */
 void plait_record_forget(plait_record_file_t *file);
 
 /* Fills a header. */

@@ -9,11 +9,11 @@
 #include <string.h>
 #include <strings.h>
 
-/* Words of switches: so many for off, then those for on. */
+/* Words of switches: N_OFF words for off, then the words for on. */
 enum { N_OFF = 3 };
 static const char *const words[] = {"0", "false", "off", "1", "true", "on", NULL};
 
-/* Whether nobody has been told of this variable, which is a literal. */
+/* Whether no warning about this variable, a literal, has been given yet. */
 static bool is_news(const char *variable)
 {
     enum { MANY = 16 };

@@ -12,10 +12,10 @@
 
 enum { HUGE_PAGE = 2 << 20, PATH_BYTES = 64 };
 
-/* Which no file has that is not made for it. */
+/* Seals that only a file made for this purpose has. */
 enum { SEALS = F_SEAL_SHRINK | F_SEAL_GROW };
 
-/* An address at which a mapping can be in huge pages. */
+/* An address at which a mapping can use huge pages. */
 static void *aligned_room(size_t n_bytes)
 {
     char *room = mmap(NULL, n_bytes + HUGE_PAGE, PROT_NONE,
@@ -79,9 +79,9 @@ done:
 
 bool plait_shared_compact(const plait_shared_t *shared)
 {
-    enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, of newer headers */
+    enum { COLLAPSE = 25 }; /* MADV_COLLAPSE, in newer headers */
 
-    /* a huge page of a file is made where there is something */
+    /* a huge page of a file is only made where the file has data */
     for (int64_t at = 0; at < shared->n_bytes; at += HUGE_PAGE) {
         shared->base[at] = 0;
     }
@@ -104,7 +104,7 @@ plait_status_t plait_shared_attach(pid_t pid, int fd, plait_shared_t *shared)
     shared->fd = open(path, O_RDWR | O_CLOEXEC);
     PLAIT_CHECK(shared->fd >= 0, PLAIT_ERR_UNSUPPORTED, "%s: %s", path,
                 strerror(errno));
-    const int seals = fcntl(shared->fd, F_GET_SEALS); /* -1 of what can have none */
+    const int seals = fcntl(shared->fd, F_GET_SEALS); /* -1: it cannot have seals */
     PLAIT_CHECK(fstat(shared->fd, &info) == 0 && info.st_uid == geteuid() &&
                     info.st_size > 0 && seals >= 0 && (seals & SEALS) == SEALS,
                 PLAIT_ERR_UNSUPPORTED, "%s is not the shared memory that it should be",

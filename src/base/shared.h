@@ -13,24 +13,24 @@ typedef struct {
     char *base; /* NULL: there is none */
     int64_t n_bytes;
     int fd;         /* -1: closed */
-    uint64_t inode; /* by which it is known to be the same */
+    uint64_t inode; /* identifies the memory */
 } plait_shared_t;
 
-/* Zeros. From 2 MiB on it begins with a huge page. name: as /proc/self/maps has it. */
+/* Zeros. Memory of 2 MiB or more begins with a huge page. name: as /proc/self/maps shows it. */
 plait_status_t plait_shared_create(const char *name, int64_t n_bytes,
                                    plait_shared_t *shared);
 
-/* Puts all of it in huge pages, which the system does on request only, whatever its settings for
- * shared memory (Linux 6.1). False: some of it is in small ones. */
+/* Puts all of the memory in huge pages (Linux 6.1), which the system does on request only, whatever its
+ * settings for shared memory. False: some of the memory is in small pages. */
 bool plait_shared_compact(const plait_shared_t *shared);
 
-/* Maps what a process of the same user has created, whole; fd: its descriptor there. */
+/* Maps all the memory that a process of the same user has created; fd: its descriptor in that process. */
 plait_status_t plait_shared_attach(pid_t pid, int fd, plait_shared_t *shared);
 
-/* Whether a process still has under this descriptor what was attached. */
+/* Whether a process still has the attached memory under this descriptor. */
 bool plait_shared_is_held(pid_t pid, int fd, const plait_shared_t *attached);
 
-/* The descriptor alone: nobody can attach any more. */
+/* Closes the descriptor alone: no other process can attach any more. */
 void plait_shared_close(plait_shared_t *shared);
 
 void plait_shared_destroy(plait_shared_t *shared);

@@ -20,7 +20,7 @@ static entry_t table[ROOM];
 static _Atomic int64_t eager[PLAIT_SITE_EAGER_SLOTS];
 static _Thread_local int64_t here;
 
-/* Entry of an id, or the free one where it would be; NULL: the table is full without it. */
+/* The entry of an id, or the free entry where it belongs; NULL: the table is full and does not have it. */
 static entry_t *place_of(int64_t id)
 {
     entry_t *found = NULL;

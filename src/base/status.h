@@ -1,4 +1,4 @@
-/* How a failure is reported, once, by the code that detects it, and passed on. */
+/* How a failure is reported: once, by the code that detects it; callers pass the status on. */
 #ifndef PLAIT_BASE_STATUS_H
 #define PLAIT_BASE_STATUS_H
 
@@ -14,7 +14,7 @@ plait_status_t plait_fail(plait_status_t status, const char *format, ...)
 void plait_error_prefix(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* How much of `title`, which begins with an operation's name, is to go before the recorded text: the name's
- * length, or 0 where the text begins with it. */
+ * length, or 0 if the text already begins with the name. */
 int plait_error_name(const char *title);
 
 /* Both need a local `status` and a label `done` at the function's single exit. */

@@ -36,7 +36,7 @@ struct team {
 static void run_part(part_t *part)
 {
     part->status = part->team->run(part->team->context, part->i, part->team->n);
-    if (part->status != PLAIT_OK) { /* error texts are those of a thread */
+    if (part->status != PLAIT_OK) { /* error texts belong to a thread */
         (void)snprintf(part->text, sizeof(part->text), "%s", plait_error_text());
     }
 }
@@ -100,8 +100,8 @@ plait_status_t plait_team_run(int n, plait_part_fn_t part, void *context)
     return status;
 }
 
-/* Processes that may run where this thread does, and the processors of this thread. At least one:
- * another thread of its process may be bound elsewhere, and then even that one does not count. */
+/* Counts the processes that may run on this thread's processors, and these processors. At least one process:
+ * another thread of this process may be bound elsewhere, and then even this process does not count. */
 static int count_sharing(int n_sharing, const pid_t pids[], int *n_processors_p)
 {
     cpu_set_t mine, theirs, both;
@@ -109,7 +109,7 @@ static int count_sharing(int n_sharing, const pid_t pids[], int *n_processors_p)
 
     CPU_ZERO(&mine);
     if (sched_getaffinity(0, sizeof(mine), &mine) != 0) {
-        CPU_SET(0, &mine); /* more processors than the set has room for */
+        CPU_SET(0, &mine); /* more processors than fit in the set */
     }
     *n_processors_p = CPU_COUNT(&mine);
     for (int i = 0; pids != NULL && i < n_sharing; i++) {

@@ -16,7 +16,7 @@
 enum { LOG_ROOM = 1 << 14, PART_CHUNK = 1 << 12 };
 #define PART_BYTES ((int64_t)1 << 32)
 
-/* Who wants to see operations; begin takes one look at all of them. */
+/* Who wants to see operations; plait_trace_begin reads all of them in one load. */
 enum { IS_UNREADY = 1, HAS_LINES = 2, HAS_PART = 4, HAS_LOG = 8 };
 
 static atomic_int wants = IS_UNREADY;
@@ -24,14 +24,14 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static plait_record_file_t part = {.fd = PLAIT_RECORD_CLOSED};
 static _Atomic int64_t n_part;       /* entries, the last ones perhaps under way */
-static _Atomic int64_t n_part_there; /* for which the file has room */
+static _Atomic int64_t n_part_there; /* entries that the file has room for */
 
 static plait_entry_t log_entries[LOG_ROOM];
 static atomic_int n_log;
 
 static _Thread_local int32_t thread_id;
 static _Thread_local plait_flight_entry_t *current;
-static _Thread_local plait_flight_entry_t unseen; /* where the ring has no place */
+static _Thread_local plait_flight_entry_t unseen; /* if the ring has no free place */
 
 static void open_part(void)
 {
@@ -45,8 +45,8 @@ static void open_part(void)
     }
 }
 
-/* What a forked child does is not recorded: the files are its parent's. Texts that have numbers keep
- * them. The mutex may have been held by a thread that the child does not have. */
+/* Operations of a forked child are not recorded: the files belong to its parent. Texts that have numbers keep
+ * them. A thread that the child does not have may have held the mutex. */
 static void forget_files(void)
 {
     (void)pthread_mutex_init(&mutex, NULL);
@@ -55,7 +55,7 @@ static void forget_files(void)
     plait_flight_forget();
 }
 
-/* Before anything else is done here: reads the environment, once. */
+/* Before anything else here: reads the environment, once. */
 static void prepare(void)
 {
     (void)pthread_mutex_lock(&mutex);
@@ -119,8 +119,8 @@ void plait_trace_set_why(const char *why)
     }
 }
 
-/* An operation keeps its place until it ends, however many begin meanwhile: it writes there what it
- * waits for, which others believe. Numbers of places that are taken are left out. */
+/* An operation keeps its place until it ends, however many begin meanwhile: it writes there what it waits for,
+ * and others rely on that. The numbers of occupied places are skipped. */
 static plait_flight_entry_t *take_place(plait_ring_t *ring, uint64_t *number_p)
 {
     plait_flight_entry_t *taken = NULL;
@@ -181,7 +181,7 @@ void plait_trace_give_up(int64_t comm)
     }
 }
 
-/* Grows the file by a chunk; the trace ends where it cannot. */
+/* Grows the file by a chunk; the trace ends if that fails. */
 static bool has_room(int64_t i)
 {
     bool is_there = i < atomic_load_explicit(&n_part_there, memory_order_acquire);
@@ -332,7 +332,7 @@ const char *plait_trace_part(void)
 {
     (void)wanted();
     return (part.header != NULL) ? part.path
-                                 : ""; /* also of one that has come to its end */
+                                 : ""; /* also of an operation that has ended */
 }
 
 const void *plait_trace_flight(int64_t *n_bytes_p)
@@ -355,7 +355,7 @@ void plait_trace_close(int is_well)
 
     (void)pthread_mutex_lock(&mutex);
     atomic_fetch_and(&wants, ~HAS_PART);
-    /* Threads that go on find no place in what the file is without from now on. */
+    /* Threads that go on find no room in the file, which is closed now. */
     int64_t n = atomic_exchange(&n_part, PART_BYTES);
     n = (n < atomic_load(&n_part_there)) ? n : atomic_load(&n_part_there);
     plait_record_close(&part, end,
@@ -377,7 +377,7 @@ void plait_trace_leave(void)
     (void)pthread_mutex_unlock(&mutex);
 }
 
-/* For programs that do not call it: nobody has told whether all went well. */
+/* For programs that do not call plait_trace_close: nobody has said whether all went well. */
 __attribute__((destructor)) static void close_at_exit(void)
 {
     plait_trace_close(plait_flight_is_well());

@@ -13,7 +13,7 @@ typedef struct {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static entry_t table[ROOM];
 
-/* Entry of a tree, or the free one where it would be; NULL: the table is full without it. */
+/* The entry of a tree, or the free entry where it belongs; NULL: the table is full and does not have it. */
 static entry_t *place_of(uint32_t tree)
 {
     entry_t *found = NULL;

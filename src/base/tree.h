@@ -21,11 +21,10 @@ static inline uint32_t plait_tree_received(uint64_t trees)
     return (uint32_t)(trees >> 32);
 }
 
-/* From now on the tree is known as that; long texts lose their end. Where there is no room for it it stays
- * a number. */
+/* Gives the tree a text; long texts lose their end. If there is no room, the tree is printed as a number. */
 PLAIT_EXPORT void plait_tree_put(uint32_t tree, const char *text);
 
-/* "float32[4] int32[2]", or "#5f3a" of one that this process does not know. */
+/* "float32[4] int32[2]", or "#5f3a" for a tree that this process does not know. */
 void plait_tree_print(uint32_t tree, char text[PLAIT_TREE_TEXT_BYTES]);
 
 #endif

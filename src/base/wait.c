@@ -9,24 +9,23 @@
 #include <stddef.h>
 #include <time.h>
 
-/* Spinning pays only while the peer runs on another core; a yield costs about 0.3 us on an
- * idle machine but a whole time slice on a busy one, so it is bounded by the clock; a sleep
- * takes 50 us at the least. Chosen by the rule "spin no longer than a small message takes,
- * sleep only when a human would call it waiting". */
+/* Spinning pays only while the peer runs on another core. A yield costs about 0.3 us on an idle machine but a
+ * whole time slice on a busy one, so yields are bounded by the clock. A sleep takes 50 us at least. Chosen by
+ * the rule "spin no longer than a small message takes, sleep only when a human would call it waiting". */
 enum { SPINS = 200, HOOK_EVERY = 16, ERRAND_EVERY = 512 };
 enum { YIELD_NS = 5000000, SLEEP_NS = 50000 };
 
-/* A yield that takes longer shows that others want this core. Who goes on yielding then takes its share
- * of the core from those it waits for; who sleeps, and is woken, may get the core of who woke it and
- * wait for the end of a slice there, so where no yield takes long none sleeps for a while (Cholesky
- * of order 256 by two ranks, 2 cores, Linux 6: 0.35 ms instead of 0.4 to 3). */
+/* A yield that takes longer shows that others want this core. A thread that goes on yielding then takes its
+ * share of the core from those it waits for. But a thread that sleeps and is woken may get the core of its
+ * waker, and wait there for the end of a slice; so while no yield takes long, no thread sleeps for a while
+ * (Cholesky of order 256 by two ranks, 2 cores, Linux 6: 0.35 ms instead of 0.4 to 3). */
 enum { SHARED_NS = 50000 };
 
-/* Two in turn that take a slice show other programs on all cores. For so many times as long nobody of this
- * process yields: it would take a slice again, while who sleeps is woken in microseconds (an exchange by four
- * devices beside four loops on two cores: 0.2 ms instead of 8; Cholesky as above: 1 ms instead of 40). A tenth
- * of the time at most goes into finding out whether it is still so. One alone shows nothing: this process may
- * have come to the end of its own slice. */
+/* Two yields in a row that take a slice show other programs on all cores. For REMEMBERED times as long no
+ * thread of this process yields: it would take a slice again, while a sleeper is woken in microseconds (an
+ * exchange by four devices beside four loops on two cores: 0.2 ms instead of 8; Cholesky as above: 1 ms instead
+ * of 40). So at most a tenth of the time is spent on finding out whether this still holds. One long yield alone
+ * shows nothing: this process may have come to the end of its own slice. */
 enum { SLICE_NS = 500000, REMEMBERED = 10 };
 static _Atomic int64_t shared_until_ns;
 static atomic_bool was_slice;

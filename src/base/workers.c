@@ -11,8 +11,8 @@
 #include <string.h>
 #include <time.h>
 
-/* An idle thread stays for the next operation of a program that is still running, and does
- * not outlive it by much. */
+/* An idle thread stays for the next operation of a program that is still running, and ends soon after the
+ * program. */
 enum { IDLE_S = 10 };
 
 /* On its thread's stack. */
@@ -20,10 +20,10 @@ typedef struct worker {
     pthread_cond_t changed;
     plait_work_fn_t work; /* NULL: idle */
     void *context;
-    struct worker *next; /* among the idle ones */
+    struct worker *next; /* in the list of idle threads */
 } worker_t;
 
-/* What a new thread begins with; freed by it. */
+/* The first work of a new thread; the thread frees this. */
 typedef struct {
     plait_work_fn_t work;
     void *context;
@@ -31,9 +31,9 @@ typedef struct {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static worker_t *idle; /* the one that worked last first: it is the warmest */
+static worker_t *idle; /* the thread that worked last is first: it is the warmest */
 
-/* In a forked child none of the threads exists; the mutex may have been held by one. */
+/* A forked child has none of the threads; one of them may have held the mutex. */
 static void forget_all(void)
 {
     (void)pthread_mutex_init(&mutex, NULL);
@@ -58,7 +58,7 @@ static void leave_idle(const worker_t *worker)
     }
 }
 
-/* Waits for work; false: there was none for a while. */
+/* Waits for work; false: none came for a while. */
 static bool get_work(worker_t *worker)
 {
     struct timespec limit;
@@ -106,7 +106,7 @@ static plait_status_t start_thread(plait_work_fn_t work, void *context)
     int error = pthread_create(&thread, NULL, worker_main, start);
     PLAIT_CHECK(error == 0, PLAIT_ERR_NO_MEMORY, "no thread: %s", strerror(error));
     (void)pthread_detach(thread);
-    start = NULL; /* the thread's own */
+    start = NULL; /* freed by the thread */
 done:
     plait_free(start);
     return status;

@@ -8,8 +8,8 @@
 
 typedef void (*plait_work_fn_t)(void *context);
 
-/* Runs work(context) on another thread, soon. context is kept until it returns. NO_MEMORY:
- * the system has no thread left, and nothing runs. */
+/* Runs work(context) on another thread, soon. context is kept until work returns. NO_MEMORY: the system has no
+ * thread left, and nothing runs. */
 plait_status_t plait_workers_run(plait_work_fn_t work, void *context);
 
 #endif

@@ -20,10 +20,10 @@ typedef struct {
     plait_dtype_t dtype;
     int64_t n, item_bytes;
     int x, y; /* slots */
-    int root; /* who gets the result; -1: all */
+    int root; /* the rank that gets the result; -1: all ranks */
 } sum_t;
 
-/* Chunk boundaries in elements; a multiple of 64 keeps chunks off each other's cache lines. */
+/* Chunk boundaries in elements. Multiples of 64 keep chunks off each other's cache lines. */
 static int64_t chunk_start(const sum_t *s, int n_ranks, int rank)
 {
     enum { GRAIN = 64 };
@@ -37,7 +37,7 @@ static bool gets_result(const sum_t *s, int rank)
     return s->root < 0 || s->root == rank;
 }
 
-/* Everybody publishes its operand; who gets the result reduces all of them. */
+/* Every rank publishes its operand. Ranks that get the result reduce all operands. */
 static plait_status_t add_small(plait_plan_t *plan, const sum_t *s)
 {
     plait_status_t status = PLAIT_OK;
@@ -68,14 +68,14 @@ static chunk_t chunk_of(const sum_t *s, const plait_plan_t *plan, int rank)
     int64_t hi = chunk_start(s, plan->n_ranks, rank + 1);
     bool is_kept = gets_result(s, rank);
 
-    /* the first work buffer of a rank without result, see add_large */
+    /* a rank without result keeps its chunk in the first work buffer, see add_large */
     return (chunk_t){.slot = is_kept ? s->y : plan->n_args + plan->n_rets,
                      .offset = is_kept ? lo * s->item_bytes : 0,
                      .n_bytes = (hi - lo) * s->item_bytes};
 }
 
-/* The other ranks' chunks from where they keep them, and (messages) mine to those who want
- * it. */
+/* Fetches the other ranks' chunks from where each keeps its own. With messages, also sends this rank's chunk
+ * to the ranks that get the result. */
 static plait_status_t add_allgather(plait_plan_t *plan, const sum_t *s)
 {
     plait_status_t status = PLAIT_OK;
@@ -110,7 +110,7 @@ done:
     return status;
 }
 
-/* Reduce-scatter, then allgather; a rank without result keeps its chunk in work. */
+/* Reduce-scatter, then allgather. A rank without result keeps its chunk in work memory. */
 static plait_status_t add_large(plait_plan_t *plan, const plait_problem_t *problem,
                                 const sum_t *s)
 {
@@ -143,7 +143,7 @@ done:
     return status;
 }
 
-/* MPI's own gives the result to all; a rank that shall have none keeps it in work. */
+/* MPI gives the result to all ranks. A rank that shall not have the result keeps it in work memory. */
 static plait_status_t add_native(plait_plan_t *plan, const sum_t *s)
 {
     plait_status_t status = PLAIT_OK;

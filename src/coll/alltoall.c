@@ -12,8 +12,8 @@ static const plait_attr_t alltoall_attrs[] = {
 
 typedef struct {
     int n_ranks;
-    int64_t row_bytes;     /* of a whole block where all are equal */
-    const int64_t *counts; /* NULL: one row from each to each */
+    int64_t row_bytes;     /* of a whole block if all blocks are equal */
+    const int64_t *counts; /* NULL: one row from each rank to each */
 } table_t;
 
 static int64_t count_of(const table_t *t, int from, int to)
@@ -21,8 +21,8 @@ static int64_t count_of(const table_t *t, int from, int to)
     return (t->counts != NULL) ? t->counts[(int64_t)from * t->n_ranks + to] : 1;
 }
 
-/* In the operand of `from` the blocks are in order of the ranks they go to, in the result of
- * `to` in order of those they come from. */
+/* The operand of `from` has its blocks in the order of their receivers, the result of `to` in the order of
+ * their senders. */
 static plait_piece_t piece_of(const void *context, int from, int to)
 {
     const table_t *t = context;
@@ -40,7 +40,8 @@ static plait_piece_t piece_of(const void *context, int from, int to)
                            .n_bytes = count_of(t, from, to) * t->row_bytes};
 }
 
-/* The rows that one array has by the counts: sent by this rank, or received. */
+/* Checks that an array has as many rows as the counts say: those that this rank sends, or those that it
+ * receives. */
 static plait_status_t check_rows(const table_t *t, const plait_problem_t *problem,
                                  bool is_sent)
 {
@@ -61,7 +62,7 @@ done:
     return status;
 }
 
-/* *n_rows_p, zero before: those of all ranks. */
+/* *n_rows_p is zero before, and the number of rows of all ranks after. */
 static plait_status_t check_counts(const plait_alltoall_params_t *p,
                                    const plait_problem_t *problem, int64_t *n_rows_p)
 {
@@ -132,7 +133,7 @@ static plait_status_t alltoall_plan(const void *params, const plait_problem_t *p
     row.ndim--;
     row.dims++;
     PLAIT_TRY(plait_array_size(&row, &n, &table.row_bytes));
-    /* offsets of all ranks' blocks have room, also of those that this one has nothing of */
+    /* offsets of all ranks' blocks must fit, even of blocks that this rank neither sends nor receives */
     PLAIT_CHECK(plait_mul(n_rows, table.row_bytes, &n_bytes), PLAIT_ERR_OVERFLOW,
                 "alltoall: by the counts there are more than 2^63 bytes");
     PLAIT_TRY(plait_plan_create(problem, &plan, "alltoall(%s%s%s)",

@@ -42,13 +42,13 @@ done:
     return status;
 }
 
-/* The joined array is the part with its first axis longer, or with one more in front. */
+/* The joined array has the part's shape with a longer first axis, or with one more axis in front. */
 static plait_status_t check_joined(const plait_blocks_spec_t *s, int64_t n_rows)
 {
     plait_status_t status = PLAIT_OK;
     const plait_array_t *joined = s->joined;
     const plait_array_t *part = s->part;
-    int skip = (s->n_counts > 0) ? 1 : 0; /* axes of the part that it replaces */
+    int skip = (s->n_counts > 0) ? 1 : 0; /* axes of the part that are replaced */
     bool has_rows = joined->ndim > 0 && joined->dims[0] == n_rows;
 
     PLAIT_CHECK(has_rows || s->n_counts > 0, PLAIT_ERR_INVALID,
@@ -70,7 +70,7 @@ done:
     return status;
 }
 
-/* Bytes of one row; of a whole block where all are equal. */
+/* Bytes of one row, or of a whole block if all blocks are equal. */
 static plait_status_t row_bytes(const plait_blocks_spec_t *s, int64_t *n_bytes_p)
 {
     plait_array_t row = *s->part;

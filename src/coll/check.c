@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_TAG = INT32_MAX }; /* what carries messages may have a bound of its own */
+enum { MAX_TAG = INT32_MAX }; /* the transport may have a smaller bound */
 
 plait_shape_text_t plait_coll_shape(const plait_array_t *array)
 {
@@ -23,7 +23,7 @@ plait_shape_text_t plait_coll_shape(const plait_array_t *array)
     return shape;
 }
 
-/* A list that is being written. room: for its end. */
+/* A list while it is written. */
 typedef struct {
     plait_list_text_t list;
     size_t at;

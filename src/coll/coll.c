@@ -13,7 +13,7 @@ bool plait_coll_publishes(const plait_problem_t *problem, int64_t n_bytes)
            n_bytes * problem->n_ranks <= MAX_READ;
 }
 
-/* One box of a slot on this rank; copied from src_slot, or zeroed. */
+/* Copies n_bytes from src_slot to dst_slot on this rank, or zeroes them. */
 static plait_status_t add_own(plait_plan_t *plan, plait_block_kind_t kind, int src_slot,
                               int dst_slot, int64_t n_bytes)
 {
@@ -46,13 +46,13 @@ plait_status_t plait_coll_elsewhere(plait_plan_t *plan, bool is_operand)
                    is_operand ? plait_slot_arg(plan, 0) : y, y, plan->slot_bytes[y]);
 }
 
-/* The move in which each rank has at most one piece from each. */
+/* The move in which each rank has at most one piece from each rank. */
 static plait_status_t add_pieces(const plait_plan_t *plan, plait_piece_fn_t piece,
                                  const void *context, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
 
-    /* each rank begins with another peer, so that not all read from one at once */
+    /* each rank begins with another peer, so that not all ranks read from one at once */
     for (int i = 0; i < plan->n_ranks; i++) {
         int peer = (plan->rank + i) % plan->n_ranks;
         plait_piece_t in = piece(context, peer, plan->rank);
@@ -77,7 +77,7 @@ done:
     return status;
 }
 
-/* Bytes of operand 0 of a rank up to the last one that somebody wants. */
+/* Bytes of a rank's operand 0 up to the last byte that any rank wants. */
 static int64_t wanted_bytes(plait_piece_fn_t piece, const void *context, int n_ranks,
                             int rank)
 {
@@ -96,7 +96,7 @@ plait_status_t plait_coll_exchange(plait_plan_t *plan, const plait_problem_t *pr
 {
     enum {
         MAX_RANKS = 64
-    }; /* more do not publish enough each to be worth finding out */
+    }; /* more ranks do not publish enough each to be worth finding out */
     plait_status_t status = PLAIT_OK;
     plait_move_t move = {0};
     plait_share_t share = {.n_most = -1};
@@ -115,7 +115,7 @@ done:
     return status;
 }
 
-/* The same move from what is published with its fence; nothing is left to wait for. */
+/* The same move, read from what its fence publishes. No second fence is needed. */
 static plait_status_t add_published(plait_plan_t *plan, int64_t n_mine,
                                     plait_move_t *move)
 {

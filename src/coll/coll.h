@@ -5,7 +5,7 @@
 
 #include "plan/op.h"
 
-/* Lists of counts are empty where all blocks are equal. */
+/* Lists of counts are empty if all blocks are equal. */
 typedef struct {
     int64_t n_counts;
     const int64_t *counts; /* rows of each rank */
@@ -75,7 +75,7 @@ typedef struct {
 typedef struct {
     int64_t reduce;
     int64_t exclusive; /* without the rank's own operand */
-    int64_t reverse;   /* over the ranks from this one on, instead of those up to it */
+    int64_t reverse;   /* over the ranks from this one on, instead of up to this one */
 } plait_scan_params_t;
 
 typedef struct {
@@ -97,13 +97,12 @@ typedef struct {
     int64_t status;  /* id from plait_matched_keep, or 0 */
 } plait_sendrecv_params_t;
 
-/* Up to here a native collective beats direct access where a fence is a collective of MPI
- * (no shared segment); measured with two ranks on one node, where the curves cross between
- * 16 and 64 KiB. */
+/* Up to this size a native collective beats direct access if a fence is a collective of MPI (no shared
+ * segment). Measured with two ranks on one node: the curves cross between 16 and 64 KiB. */
 enum { PLAIT_NATIVE_BYTES = 32 << 10 };
 
-/* Whether n_bytes of each rank go along with a fence: one meeting instead of two and no reads
- * of peers' memory. Every rank may read all of them, so their sum is bounded as well. */
+/* Whether n_bytes of each rank go along with a fence: one meeting instead of two, and no reads of peers'
+ * memory. Every rank may read the bytes of all ranks, so their sum is bounded as well. */
 bool plait_coll_publishes(const plait_problem_t *problem, int64_t n_bytes);
 
 /* ---- arguments ---- */
@@ -115,19 +114,19 @@ typedef struct {
 
 plait_shape_text_t plait_coll_shape(const plait_array_t *array);
 
-/* What a title says of a list: its beginning, and where it is longer a number that differs where lists do,
- * since ranks that disagree are told by their titles. */
+/* Text of a list in a title: its beginning, and for a longer list also a number that differs if the lists do.
+ * An error about ranks that disagree prints their titles. */
 typedef struct {
     char text[88];
 } plait_list_text_t;
 
-/* ", counts [2, 2, 3]"; "" where there are none. */
+/* ", counts [2, 2, 3]"; "" without counts. */
 plait_list_text_t plait_coll_counts(int64_t n, const int64_t counts[]);
 
-/* "edges [0-1, 1-0]" of ranks, with blocks "0.2-1.0". */
+/* "edges [0-1, 1-0]" names ranks; with blocks, "0.2-1.0". */
 plait_list_text_t plait_coll_edges(int64_t n, const int64_t words[]);
 
-/* All below: INVALID with the operation's name, what was expected and what was given. */
+/* All functions below: INVALID with the operation's name, what was expected and what was given. */
 
 /* Operand and result have the same dtype (and shape). */
 plait_status_t plait_coll_same_dtype(const char *op, const plait_array_t *x,
@@ -140,9 +139,9 @@ plait_status_t plait_coll_check_reduce(const char *op, int64_t reduce,
                                        plait_dtype_t dtype);
 plait_status_t plait_coll_check_flag(const char *op, const char *name, int64_t flag);
 
-/* Partner and tag of a matched transfer. Only who receives may name any. A program that computes
- * its partner may come to a negative number that means no special value: it is given with this
- * offset, and refused in its own words. */
+/* Partner and tag of a matched transfer. Only a receiver may accept any partner or tag. A program may compute
+ * a negative partner that is no special value. Python adds this offset to it, and the error names the original
+ * number. */
 enum { PLAIT_NEGATIVE = -(1 << 30) };
 plait_status_t plait_coll_check_peer(const char *op, const char *name, int64_t peer,
                                      int n_ranks, bool is_recv);
@@ -154,9 +153,8 @@ plait_status_t plait_coll_check_tag(const char *op, const char *name, int64_t ta
 typedef struct {
     const char *op;
     const plait_problem_t *problem;
-    const plait_array_t
-        *joined;               /* all blocks; NULL where this rank has no such array */
-    const plait_array_t *part; /* this rank's block */
+    const plait_array_t *joined; /* all blocks; NULL if this rank has no such array */
+    const plait_array_t *part;   /* this rank's block */
     int64_t n_counts;
     const int64_t
         *counts; /* rows of each block; none: joined has shape (n_ranks, *part) */
@@ -167,12 +165,12 @@ typedef struct {
     int64_t *start; /* block r is bytes start[r] to start[r + 1] */
 } plait_blocks_t;
 
-/* Judges counts and shapes. *blocks is to be cleared, also after a failure. */
+/* Checks counts and shapes. *blocks must be cleared, also after a failure. */
 plait_status_t plait_blocks_create(const plait_blocks_spec_t *spec,
                                    plait_blocks_t *blocks);
 void plait_blocks_clear(plait_blocks_t *blocks);
 
-/* All ranks must mean the same blocks. */
+/* Has the plan check that all ranks mean the same blocks. */
 void plait_blocks_agree(plait_plan_t *plan, const plait_blocks_t *blocks);
 
 static inline int64_t plait_block_bytes(const plait_blocks_t *blocks, int rank)
@@ -182,38 +180,38 @@ static inline int64_t plait_block_bytes(const plait_blocks_t *blocks, int rank)
 
 /* ---- steps ---- */
 
-/* Copies slot to slot on this rank. */
+/* Copies one slot to another on this rank. */
 plait_status_t plait_coll_copy(plait_plan_t *plan, int src_slot, int dst_slot,
                                int64_t n_bytes);
 
-/* The result of a rank that is not the root: zero, or its operand. Stands after the last
- * fence, when nobody reads result 0. */
+/* The result of a rank that is not the root: zero, or its operand. Comes after the last fence, when no rank
+ * reads result 0. */
 plait_status_t plait_coll_elsewhere(plait_plan_t *plan, bool is_operand);
 
-/* Bytes of operand 0 of one rank that become result 0 of another; n_bytes 0: none. */
+/* Bytes of one rank's operand 0 that become another rank's result 0; n_bytes 0: none. */
 typedef struct {
     int64_t src_offset, dst_offset, n_bytes;
 } plait_piece_t;
 
 typedef plait_piece_t (*plait_piece_fn_t)(const void *context, int from, int to);
 
-/* The steps of a collective in which each rank has at most one piece from each; `piece` says
- * for any two ranks which. */
+/* The steps of a collective in which each rank has at most one piece from each rank; `piece` gives the piece
+ * between any two ranks. */
 plait_status_t plait_coll_exchange(plait_plan_t *plan, const plait_problem_t *problem,
                                    plait_piece_fn_t piece, const void *context);
 
-/* Bytes from the start of operand 0 that are wanted: of this rank, and the most of any; -1
- * where not all ranks know. */
+/* Bytes from the start of operand 0 that other ranks want: of this rank, and the most of any rank; -1 if not
+ * all ranks know. */
 typedef struct {
     int64_t n_mine, n_most;
 } plait_share_t;
 
-/* The steps of a collective that moves parts of operands 0 to results: nothing is read before
- * all ranks are here, or overwritten before all have read. The move is moved to the plan. */
+/* The steps of a collective that moves parts of operand 0 to results. No rank reads before all ranks are here,
+ * and no rank overwrites before all have read. The plan takes the move over. */
 plait_status_t plait_coll_move(plait_plan_t *plan, const plait_problem_t *problem,
                                const plait_share_t *share, plait_move_t *move);
 
-/* What one rank reduces: of some ranks, one after the other, the same elements. */
+/* The part that one rank reduces: the same elements of n_pieces consecutive ranks. */
 typedef struct {
     int first, n_pieces;
     int64_t offset; /* bytes */
@@ -228,12 +226,12 @@ typedef struct {
     const plait_part_t *parts; /* of every rank */
 } plait_reduction_t;
 
-/* The same for reductions; parts of one src_slot into dst_slot, which no peer reads. */
+/* The same for reductions: parts of src_slot are reduced into dst_slot, which no peer reads. */
 plait_status_t plait_coll_reduce(plait_plan_t *plan, const plait_problem_t *problem,
                                  const plait_reduction_t *reduction);
 
-/* Steps of a reduction from operand 0 to result 0 of the root, or of all ranks (root -1).
- * On the other ranks operand and result stay as they are, also where they share memory. */
+/* Steps of a reduction from operand 0 to result 0 of the root, or of all ranks (root -1). On the other ranks
+ * operand and result stay as they are, even if they share memory. */
 plait_status_t plait_coll_allreduce(plait_plan_t *plan, const plait_problem_t *problem,
                                     plait_reduce_t op, int root);
 

@@ -20,13 +20,13 @@ static bool has_piece(const plait_part_t *part, int rank)
     return rank >= part->first && rank < part->first + part->n_pieces;
 }
 
-/* Elements [at, at + n_stretch) of a part, as far as it goes. */
+/* How many of the elements [at, at + n_stretch) the part has. */
 static int64_t n_within(const plait_part_t *part, int64_t at, int64_t n_stretch)
 {
     return plait_max(0, plait_min(n_stretch, part->n - at));
 }
 
-/* One move: the stretch of all pieces of my part, and what the others want of mine. */
+/* One move: the stretch of all pieces of this rank's part, and the others' stretches of this rank's operand. */
 static plait_status_t add_collect(plait_plan_t *plan, const plait_reduction_t *r,
                                   int64_t at, int64_t n_stretch, int work)
 {
@@ -63,7 +63,7 @@ done:
     return status;
 }
 
-/* Elements of a stretch where the longest part has n. */
+/* Elements of a stretch if the longest part has n elements. */
 static int64_t stretch_of(const plait_plan_t *plan, int64_t n, int64_t item)
 {
     return (plan->device == NULL)
@@ -71,7 +71,7 @@ static int64_t stretch_of(const plait_plan_t *plan, int64_t n, int64_t item)
                : plait_max(DEVICE_STRETCH_BYTES / item, n / DEVICE_STRETCHES);
 }
 
-/* The same number of stretches on all ranks: the n-th move of one is the n-th of all. */
+/* All ranks have the same number of stretches: the n-th move of one rank is the n-th of all. */
 static plait_status_t add_stretches(plait_plan_t *plan, const plait_reduction_t *r)
 {
     plait_status_t status = PLAIT_OK;
@@ -107,7 +107,7 @@ done:
     return status;
 }
 
-/* The whole operand goes along with the fence. */
+/* The fence carries the whole operand. */
 static plait_status_t add_published(plait_plan_t *plan, const plait_reduction_t *r)
 {
     plait_status_t status = PLAIT_OK;

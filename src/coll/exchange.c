@@ -66,7 +66,7 @@ static plait_status_t exchange_run(const void *params, plait_exec_t *exec)
     bool is_buffered =
         !has_source && send.peer != PLAIT_NO_RANK && p->n_bytes <= PLAIT_SEND_BYTES;
     if (!has_source) {
-        /* a failure is a device's, which what follows tells the partner */
+        /* only the device can fail here; plait_exec_sendrecv then tells the partner */
         (void)plait_exec_copy(exec, y, plait_slot_arg(plan, TEMPLATE), p->n_recv_bytes);
     }
     PLAIT_TRY(plait_exec_sendrecv(exec, is_buffered, &send, &recv, &matched));

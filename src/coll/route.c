@@ -1,5 +1,5 @@
-/* Blocks along the edges of a graph that all ranks know: permutations, shifts, exchanges
- * between neighbours. Ranks without edges take part in the fences only. */
+/* Blocks along the edges of a graph that all ranks know: permutations, shifts, exchanges between neighbours.
+ * Ranks without edges only take part in the fences. */
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/hash.h"
@@ -25,7 +25,7 @@ static const int64_t *edge_at(const plait_route_params_t *p, int64_t i)
     return p->edges + i * PLAIT_EDGE_WORDS;
 }
 
-/* Rank and block at one end of an edge; of other ranks' blocks the number is not known. */
+/* Checks rank and block at one end of an edge. The number of other ranks' blocks is not known. */
 static plait_status_t check_end(const plait_problem_t *problem, int64_t i,
                                 bool is_source, const int64_t end[2], int64_t n_blocks)
 {
@@ -57,7 +57,7 @@ static int by_dest(const void *a, const void *b)
     return (order != 0) ? order : (p[1] > q[1]) - (p[1] < q[1]);
 }
 
-/* No two edges end in one block, on any rank. */
+/* Checks that no two edges end in the same block, on any rank. */
 static plait_status_t check_dests(const plait_route_params_t *p)
 {
     plait_status_t status = PLAIT_OK;
@@ -81,7 +81,7 @@ done:
     return status;
 }
 
-/* Bytes of one block; 0 where the array has none. */
+/* Bytes of one block; 0 if the array has no blocks. */
 static plait_status_t block_bytes(const plait_array_t *array, int64_t n_blocks,
                                   const char *name, int64_t *n_bytes_p)
 {
@@ -99,7 +99,7 @@ done:
     return status;
 }
 
-/* Blocks of other ranks, too, are somewhere. */
+/* Offsets of other ranks' blocks must fit, too. */
 static plait_status_t check_offsets(const plait_route_params_t *p, int64_t bytes)
 {
     plait_status_t status = PLAIT_OK;
@@ -155,7 +155,7 @@ static int by_number(const void *a, const void *b)
     return (*p > *q) - (*p < *q);
 }
 
-/* Zeros in the gaps between `ends`, the blocks of the result in which an edge ends. */
+/* Zeroes the gaps between `ends`, the blocks of the result in which an edge ends. */
 static plait_status_t add_zeros(const plait_plan_t *plan, int64_t n_out, int64_t ends[],
                                 int64_t n_ends, int64_t bytes, plait_move_t *move)
 {
@@ -180,7 +180,7 @@ done:
     return status;
 }
 
-/* Incoming blocks by edges, and zeros where no edge ends. */
+/* Incoming blocks in the order of the edges, and zeros where no edge ends. */
 static plait_status_t add_in(const plait_plan_t *plan, const plait_route_params_t *p,
                              int64_t bytes, plait_move_t *move)
 {
@@ -208,7 +208,7 @@ done:
     return status;
 }
 
-/* Messages: outgoing blocks by edges, in the order of the receiver's. */
+/* Messages: outgoing blocks in the order of the edges, as the receivers expect them. */
 static plait_status_t add_out(const plait_plan_t *plan, const plait_route_params_t *p,
                               int64_t bytes, plait_move_t *move)
 {
@@ -228,7 +228,7 @@ done:
     return status;
 }
 
-/* A rank without blocks does not know their size: all do where every rank is on an edge. */
+/* A rank without blocks does not know their size. If every rank is on an edge, all ranks know it. */
 static plait_status_t share_of(const plait_route_params_t *p, const plait_plan_t *plan,
                                int64_t bytes, plait_share_t *share)
 {

@@ -29,9 +29,9 @@ static plait_comm_t *comm_create(const char *label)
     return comm;
 }
 
-/* Ranks that read each other's memory are on one node, and may have to share its processors.
- * Of others that is not known: one thread each, unless PLAIT_THREADS says more. n_here: devices
- * of this process that are used together, of which some may be no ranks here. */
+/* Ranks that read each other's memory are on one node, and may have to share its processors. For other ranks
+ * this is not known: they get one thread each, unless PLAIT_THREADS says more. n_here: devices of this process
+ * that are used together; some of them may be no ranks here. */
 static plait_status_t share_processors(plait_endpoint_t *end, int n_here)
 {
     plait_status_t status = PLAIT_OK;
@@ -133,7 +133,7 @@ plait_status_t plait_comm_open_mpi(uint64_t mpi_comm_bits, int size, int rank,
                              &comm->end.why));
     status = share_processors(&comm->end, 1);
     if (status != PLAIT_OK) {
-        plait_trace_give_up(comm->id); /* the others have it */
+        plait_trace_give_up(comm->id); /* other ranks have it */
         goto done;
     }
     *id_p = comm->id;
@@ -144,7 +144,7 @@ done:
     return status;
 }
 
-/* Each rank is a device of another process, which may have devices in other communicators. */
+/* Each rank here is the one device of its process, which may have devices in other communicators. */
 static plait_status_t open_apart(const plait_comm_devices_t *devices, int64_t id,
                                  plait_comm_t *comms[])
 {

@@ -11,11 +11,12 @@
 
 #include "comm/comm.h"
 
-/* n ranks of this process, of all that their communicator has, are each other's mates, and so are the ranks of
- * other processes. The array lives as long as they do. */
+/* n ranks of this process become each other's mates; the communicator's ranks in other processes are mates,
+ * too. The array lives as long as they do. */
 void plait_mates_join(int n, plait_comm_t *comms[]);
 
-/* For plait_mates_enter, where ranks of other processes see how far this one has come. */
+/* The counter that plait_mates_enter increments, where ranks of other processes see how far this rank has
+ * come. */
 static inline _Atomic uint32_t *plait_mates_entered(const plait_comm_t *comm, int rank)
 {
     void *at = comm->end.entered + rank * comm->end.entered_stride;
@@ -37,8 +38,8 @@ static inline void plait_mates_enter(plait_comm_t *comm, int64_t run)
     }
 }
 
-/* Of a rank with mates: whether one of the others has not come as far within a moment, since this one has
- * entered, or is where it is not seen. A guess where several threads call programs at once. */
+/* For a rank with mates: whether another rank does not come as far within a moment after this rank has entered,
+ * or cannot be seen. A guess if several threads call programs at once. */
 bool plait_mates_are_late(const plait_comm_t *comm);
 
 #endif

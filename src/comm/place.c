@@ -17,8 +17,8 @@ done:
     return status;
 }
 
-/* The exchanges of a communicator are on one stream (transport/device_link.h): the next one begins with
- * what the last one has. */
+/* All exchanges of a communicator follow one stream (transport/device_link.h): a new stream begins after the
+ * work on the last stream. */
 static plait_status_t leave_stream(plait_comm_t *comm)
 {
     plait_status_t status = PLAIT_OK;

@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Ids count up; an entry of a freed communicator stays, for its message. Two levels, so that
- * look-ups need no lock while the table grows. */
+/* Ids count up; the entry of a freed communicator stays, for its message. Two levels, so that look-ups need no
+ * lock while the table grows. */
 enum { PAGE = 1024, N_PAGES = 4096 };
 
 typedef struct {
@@ -129,7 +129,7 @@ static entry_t *entry_create(int n, const char *label)
     return entry;
 }
 
-/* Takes the entry; its handles learn their id. */
+/* Takes the entry; its handles get their id. */
 static plait_status_t put(entry_t *entry, int64_t id)
 {
     plait_status_t status = PLAIT_OK;
@@ -177,7 +177,8 @@ done:
 /* The devices of one group: their places, by rank, and those of this process. */
 typedef struct {
     plait_comm_devices_t devices;
-    plait_place_t *places;  /* of each rank; processes are numbered as they come */
+    plait_place_t *places;  /* of each rank; processes are numbered in the order in
+                               which they come */
     int32_t *processes;     /* JAX's number of each */
     int32_t *ordinals;      /* of this process's devices */
     plait_comm_t **handles; /* and their handles         */
@@ -207,7 +208,7 @@ done:
     return status;
 }
 
-/* Where the process comes in the group. */
+/* The position of the process in the group. */
 static int number_process(group_t *group, int32_t process)
 {
     int i = 0;
@@ -221,7 +222,7 @@ static int number_process(group_t *group, int32_t process)
     return i;
 }
 
-/* Fills the group with the devices of that number. */
+/* Fills the group with the devices that have this number. */
 static void gather_group(int n, const plait_device_rank_t list[], int32_t here,
                          int32_t number, group_t *group)
 {
@@ -246,7 +247,7 @@ static void gather_group(int n, const plait_device_rank_t list[], int32_t here,
     devices->is_one_each = group->n_processes == devices->n_ranks;
 }
 
-/* Where all ranks are this process's. */
+/* If all ranks are of this process. */
 static plait_status_t keep_ordinals(const group_t *group, plait_comm_t *comm)
 {
     plait_status_t status = PLAIT_OK;
@@ -262,7 +263,7 @@ done:
     return status;
 }
 
-/* Opens the communicator of a group; the entry has its handles then. */
+/* Opens the communicator of a group; then the entry has its handles. */
 static plait_status_t open_group(group_t *group, int64_t id, entry_t *entry)
 {
     plait_status_t status = PLAIT_OK;
@@ -382,7 +383,7 @@ bool plait_registry_is_orphaned(int64_t id)
     return comm != NULL && plait_comm_is_freed(comm);
 }
 
-/* The entry itself stays for its label: some dozens of bytes. */
+/* The entry itself stays, for its label: some dozens of bytes. */
 plait_status_t plait_registry_free(int64_t id)
 {
     plait_status_t status = PLAIT_OK;

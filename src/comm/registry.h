@@ -7,13 +7,13 @@
 
 #include "comm/comm.h"
 
-/* Where an operation on communicator `id` runs: the handle of the rank that `ordinal` (JAX's
- * device id) is; communicators with one handle per process ignore it. COMM if the id is
- * unknown or freed, or the device is none of its ranks. */
+/* Where an operation on communicator `id` runs: the handle of the rank that is the device `ordinal` (JAX's
+ * device id). Communicators with one handle per process ignore `ordinal`. COMM if the id is unknown or freed,
+ * or if no rank is this device. */
 plait_status_t plait_registry_find(int64_t id, int32_t ordinal, plait_comm_t **comm_p);
 
-/* COMM if communicator `id` is known and has another mark; 0, of a program that does not say, is
- * any. */
+/* COMM if communicator `id` is known and has another mark; mark 0, of a program that gives none, always
+ * fits. */
 plait_status_t plait_registry_check_mark(int64_t id, uint32_t mark);
 
 /* Whether handles of `id` are told apart by device (then the launch matters, too). */
@@ -29,33 +29,32 @@ PLAIT_EXPORT plait_status_t plait_registry_add_local(int n, const int32_t ordina
 
 /* A device that is a rank. */
 typedef struct {
-    int32_t group;   /* devices of equal ones are the ranks of one communicator */
+    int32_t group;   /* devices with equal numbers are the ranks of one communicator */
     int32_t process; /* JAX's number of its process */
-    int32_t ordinal; /* JAX's number of the device, by which it is found */
-    int32_t track;   /* tells devices of a process apart for who looks at it */
+    int32_t ordinal; /* JAX's number of the device, by which its handle is found */
+    int32_t track;   /* tells devices of one process apart for observers */
 } plait_device_rank_t;
 
 /* The number that the next communicator gets, as far as this process knows. */
 PLAIT_EXPORT int64_t plait_registry_next(void);
 
-/* Several communicators under one id: a group's devices are the ranks of one, in the order of the
- * list. They never meet devices of another group. Of each group a device is of process `here`,
- * this one. Where it has others, too, its processes have an MPI communicator, in which they are
- * in the order of the list; groups have theirs in mpi_comms as they come in the list, which is
- * NULL where there is one process. id_p: in, a number that is free on all processes, and the
- * same; 0 where there is one. Collective over the processes of each group, one after the
- * other. */
+/* Several communicators under one id: the devices of a group are the ranks of one communicator, in the order of
+ * the list. They never meet devices of another group. Each group has a device of process `here`, which is this
+ * process. A group with devices of other processes has an MPI communicator of its processes, in the order of
+ * the list; mpi_comms has these communicators in the order in which the groups come in the list, and is NULL if
+ * there is one process. id_p: in, a number that is free on all processes, and the same; 0 if there is one
+ * process. Collective over the processes of each group, one group after the other. */
 PLAIT_EXPORT plait_status_t plait_registry_add_devices(
     int n, const plait_device_rank_t list[], int32_t here, const uint64_t mpi_comms[],
     const char *label, int64_t *id_p);
 
-/* Collective over the communicator. of_mesh: its ranks are devices of JAX's that have programs together, in
- * which XLA may have collectives of its own (mates.h). */
+/* Collective over the communicator. of_mesh: its ranks are devices that run programs together in JAX, in which
+ * XLA may have collectives of its own (mates.h). */
 PLAIT_EXPORT plait_status_t plait_registry_add_mpi(uint64_t mpi_comm_bits, int size,
                                                    int rank, bool of_mesh,
                                                    const char *label, int64_t *id_p);
 
-/* Whether the MPI communicator that it was made of has been freed: nothing can run on it any more. */
+/* Whether the MPI communicator from which it was made has been freed: nothing can run on it any more. */
 PLAIT_EXPORT bool plait_registry_is_orphaned(int64_t id);
 
 /* Gives communicator `id`, which no program knows yet, its mark: below 2^31, and not 0. */
@@ -64,7 +63,7 @@ PLAIT_EXPORT plait_status_t plait_registry_set_mark(int64_t id, uint32_t mark);
 /* Collective over the communicator; nothing may be in flight on it. */
 PLAIT_EXPORT plait_status_t plait_registry_free(int64_t id);
 
-/* Rank 0's handle (of the first group), or this process's; NULL if there is none. */
+/* Rank 0's handle (of the first group), or this process's handle; NULL if there is none. */
 PLAIT_EXPORT plait_comm_t *plait_registry_comm(int64_t id);
 
 #endif

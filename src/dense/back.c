@@ -6,8 +6,8 @@
 
 #include <inttypes.h>
 
-/* Reflectors that are applied at a time: 96 and 128 are not faster at n = 1000 and 2000 (EPYC,
- * OpenBLAS), and take more memory. */
+/* Reflectors that are applied together: 96 and 128 are not faster at n = 1000 and 2000 (EPYC, OpenBLAS), and
+ * take more memory. */
 enum { WIDTH = 64 };
 
 typedef struct {
@@ -20,8 +20,8 @@ int64_t plait_back_bytes(const plait_hetrd_t *h)
     return h->a.n * plait_min(WIDTH, h->a.n) * plait_dealt_item(&h->a);
 }
 
-/* Reflector j begins at row j + 1, or where the band ends; those before it are kept from that of the first
- * one on. */
+/* First row that is kept for a panel. Reflector j begins at row j + 1, or at the row where the band ends. All
+ * reflectors of a panel are kept from the first reflector's row on. */
 static int64_t row_of(const panel_t *p)
 {
     return p->first + p->b.h.width;
@@ -82,7 +82,8 @@ static void panel_print(const void *params, FILE *file)
 static const plait_kernel_t panel_kernel = {
     .name = "back", .run = panel_run, .touch = panel_touch, .print = panel_print};
 
-/* Columns [first, first + n) of the panel, of one block of the matrix, to their place in it. */
+/* Moves columns [first, first + n) of the panel, all in one block of the matrix, to their place in the
+ * panel. */
 static plait_status_t add_columns(const plait_plan_t *plan, const panel_t *p,
                                   int64_t first, int64_t n, plait_move_t *move)
 {

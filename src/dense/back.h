@@ -10,7 +10,7 @@
 typedef struct {
     plait_hetrd_t h;
     int z;             /* slot of this rank's columns, leading dimension n */
-    int64_t n_columns; /* of them */
+    int64_t n_columns; /* columns in z */
     int reflectors;    /* work slot of plait_back_bytes() */
 } plait_back_t;
 

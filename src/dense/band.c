@@ -14,10 +14,10 @@
 
 enum { WIDTH = PLAIT_BAND_WIDTH };
 
-/* Columns of a rank's part that are updated at a time. */
+/* Columns of a rank's part that are updated together. */
 enum { UPDATE_COLUMNS = 128 };
 
-/* Two stages are faster where no larger part of the vectors is wanted. */
+/* Two stages are faster if at most this part (1 / PART) of the vectors is wanted. */
 enum { PART = 4 };
 
 static _Atomic int64_t chosen = -1;
@@ -78,7 +78,7 @@ static bool has_all(const plait_hetrd_t *h, const plait_band_panel_t *q)
 
 /* ---- A panel: the last one's W, the trailing matrix, the next V -------------------------------------- */
 
-/* From the sum of the ranks' A V. */
+/* Makes W from the sum of all ranks' A V. */
 static void make_w(const plait_hetrd_t *h, plait_exec_t *exec,
                    const plait_band_panel_t *q)
 {
@@ -101,8 +101,7 @@ static void make_w(const plait_hetrd_t *h, plait_exec_t *exec,
     plait_blas_gemm(dtype, 'N', 'N', m, k, k, -0.5, v, ld, inner, k, 1, w, ld);
 }
 
-/* A - V W^H - W V^H, of this rank's columns; what stands above the diagonal is changed, too, and never
- * read. */
+/* A - V W^H - W V^H in this rank's columns. Elements above the diagonal change, too, but are never read. */
 static void update(const plait_hetrd_t *h, plait_exec_t *exec,
                    const plait_band_panel_t *q)
 {
@@ -115,7 +114,7 @@ static void update(const plait_hetrd_t *h, plait_exec_t *exec,
          l += UPDATE_COLUMNS) {
         const int64_t width = plait_min(UPDATE_COLUMNS, plait_hetrd_n_owned(h) - l);
         const int64_t top = plait_hetrd_column(h, l);
-        char *swapped = exec->scratch; /* W and V of the columns' rows */
+        char *swapped = exec->scratch; /* W and V at the columns' rows */
         for (int64_t c = 0; c < width; c++) {
             const char *row = v + plait_hetrd_column(h, l + c) * item;
             for (int64_t i = 0; i < 2 * k; i++) {
@@ -129,7 +128,7 @@ static void update(const plait_hetrd_t *h, plait_exec_t *exec,
     }
 }
 
-/* This rank's columns of the panel, from its first row on, to where V will be. */
+/* Copies this rank's columns of the panel, from its first row on, to where V will be. */
 static void take(const plait_hetrd_t *h, plait_exec_t *exec,
                  const plait_band_panel_t *q)
 {
@@ -153,7 +152,7 @@ static plait_blas_work_t work_of(const plait_hetrd_t *h)
     return work;
 }
 
-/* Of the panel its band, and V of what is below it, which begins with zeros and a 1. */
+/* Splits the panel into its part of the band, and V below the band. V begins with zeros and a 1. */
 static void divide(const plait_hetrd_t *h, plait_exec_t *exec,
                    const plait_band_panel_t *q)
 {
@@ -310,7 +309,7 @@ static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
     return plait_plan_kernel_copy(plan, kernel, &step, sizeof(step));
 }
 
-/* n_rows of n_columns in a slot's place `at`. */
+/* A block of n_rows x n_columns at byte offset `at` of the slot `panel`. */
 static plait_block_t block_of(const plait_hetrd_t *h, int64_t at, int64_t n_rows,
                               int64_t n_columns, int64_t ld)
 {
@@ -326,7 +325,7 @@ static plait_block_t block_of(const plait_hetrd_t *h, int64_t at, int64_t n_rows
     return block;
 }
 
-/* Vectors [first, first + n) of the panel, from a row on. */
+/* Vectors [first, first + n) of the panel, from `row` on. */
 static plait_block_t vectors_of(const plait_hetrd_t *h, int64_t first, int64_t n,
                                 int64_t row)
 {
@@ -334,7 +333,7 @@ static plait_block_t vectors_of(const plait_hetrd_t *h, int64_t first, int64_t n
                     plait_hetrd_room(h).ld);
 }
 
-/* A panel of several ranks comes to the first one, who factorizes it. */
+/* Brings a panel of several ranks to the first of these ranks, which factorizes it. */
 static plait_status_t add_together(plait_plan_t *plan, const plait_band_t *b, int64_t p)
 {
     plait_status_t status = PLAIT_OK;
@@ -380,7 +379,7 @@ static plait_status_t add_sum(plait_plan_t *plan, const plait_band_t *b,
     return plait_hetrd_sum_add(plan, h, &products);
 }
 
-/* V to all, and what a panel has of the band to the rank that has it. */
+/* Brings V to all ranks, and the panel's part of the band to the rank that has the band. */
 static plait_status_t add_moves(plait_plan_t *plan, const plait_hetrd_t *h,
                                 const plait_band_panel_t *q)
 {

@@ -16,17 +16,17 @@
 #include "dense/hetrd_memory.h"
 #include "kernel/bulge.h"
 
-/* V and W of a panel are where a panel's pairs are in one stage. */
+/* A panel's V and W are kept where the reduction in one stage keeps a panel's pairs. */
 enum { PLAIT_BAND_WIDTH = PLAIT_HETRD_WIDTH };
 _Static_assert((int)PLAIT_BAND_WIDTH == (int)PLAIT_BULGE_ROWS,
                "kernels are for bands of one width");
 
 typedef struct {
-    plait_hetrd_t h; /* its panel has V, W, and in the end d and e */
+    plait_hetrd_t h; /* its panel has V, W, and at the end d and e */
     bool
-        has_vectors; /* reflectors of both stages are kept, those of the first one in the copy */
+        has_vectors; /* reflectors of both stages are kept, the first stage's in the copy */
     int64_t
-        sweeps; /* byte offset of those of the second one in `copy`: plait_chase_bytes() */
+        sweeps; /* byte offset of the second stage's reflectors in `copy`: plait_chase_bytes() */
     int64_t band; /* byte offset of the band in `panel`: plait_band_bytes() */
 } plait_band_t;
 
@@ -36,44 +36,46 @@ typedef struct {
     int64_t p; /* panel */
 } plait_band_step_t;
 
-/* Rows of a column of the band: bulges reach twice as far. Element (i, j), i >= j, is in row i - j. */
+/* Rows of a column of the band. Bulges reach twice as far as the band. Element (i, j), i >= j, is in row i -
+ * j. */
 enum { PLAIT_BAND_LD = 2 * PLAIT_BAND_WIDTH };
 
-/* Bytes of the band on a rank: on one alone, with two groups of sweeps that are to leave it behind it. */
+/* Bytes of the band on a rank. Only one rank has the band. Behind it are two groups of sweeps that will go to
+ * other ranks, if there are any and vectors are wanted. */
 int64_t plait_band_bytes(const plait_hetrd_t *h, bool has_vectors);
 
-/* Bytes of it alone. */
+/* Bytes of the band alone. */
 static inline int64_t plait_band_only(const plait_hetrd_t *h)
 {
     return PLAIT_BAND_LD * h->a.n * plait_hetrd_item(h);
 }
 
-/* What tests may choose: the smallest extent of a matrix that is reduced in two stages; negative: where that
- * is faster. Of plans that are made afterwards, on all ranks. */
+/* For tests: sets the smallest extent of a matrix that is reduced in two stages; negative: where two stages are
+ * faster. Applies to plans that are made afterwards; to be called on all ranks. */
 PLAIT_EXPORT void plait_band_choose(int64_t n);
 
-/* The default of that. */
+/* The smallest extent at which two stages are faster. */
 enum { PLAIT_BAND_LEAST = 1024 };
 
-/* Whether two stages are faster where n_vectors are wanted, and a sum of panels takes less memory than a
- * rank's part of the matrix. */
+/* Whether two stages are faster if n_vectors are wanted, and a sum of panels takes less memory than a rank's
+ * part of the matrix. */
 bool plait_band_is_cheaper(const plait_hetrd_t *h, int64_t n_vectors);
 
-/* Rows of what a panel has of the band: its diagonal block, and R below it. */
+/* Rows of a panel's part of the band: its diagonal block, and R below it. */
 enum { PLAIT_BAND_HEAD = 2 * PLAIT_BAND_WIDTH };
 
-/* Panel p: its first column, its columns, rows below the band's, of which there may be none, its reflectors,
- * and rows of its part of the band. */
+/* Panel p: its first column, its number of columns, its first row below the diagonal block, its number of rows
+ * from there on (may be 0), its reflectors, and the rows of its part of the band. */
 typedef struct {
     int64_t first, width, row, m, n_reflectors, n_head;
 } plait_band_panel_t;
 
 plait_band_panel_t plait_band_panel(const plait_hetrd_t *h, int64_t p);
 
-/* Adds the steps. Afterwards d and e are in `panel` on all ranks; T is that of A times state.scale. */
+/* Adds the steps. Afterwards d and e are in `panel` on all ranks; T belongs to A times state.scale. */
 plait_status_t plait_band_add(plait_plan_t *plan, const plait_band_t *b);
 
-/* Of plait_band_step_t: the product of the trailing matrix with V (band_product.c). */
+/* Params: plait_band_step_t. The product of the trailing matrix with V (band_product.c). */
 extern const plait_kernel_t plait_band_product_kernel;
 
 #endif

@@ -10,14 +10,14 @@
 
 enum { WIDTH = PLAIT_BAND_WIDTH };
 
-/* Columns of a rank's part that are multiplied at a time. */
+/* Columns of a rank's part that are multiplied together. */
 enum { MULTIPLY_COLUMNS = 128 };
 
-/* Of a part that is multiplied from both sides: it is read from memory once and from the
- * second-level cache once. */
+/* A tile, which is multiplied from both sides: it is read from memory once and from the second-level cache
+ * once. */
 enum { TILE_BYTES = 512 << 10 };
 
-/* Y += A V: V from row 0 of the matrix on, ld elements apart, Y from the panel's row on, m apart. */
+/* Y += A V. V begins at row 0 of the matrix, columns ld apart; Y begins at the panel's row, columns m apart. */
 typedef struct {
     const plait_hetrd_t *h;
     plait_exec_t *exec;
@@ -35,13 +35,14 @@ static char *y_at(const product_t *p, int64_t row)
     return plait_hetrd_part(p->h, p->exec, row - p->q.row);
 }
 
-/* Numbers that are `ld` elements from column to column. */
+/* A matrix whose columns are `ld` elements apart. */
 typedef struct {
     char *x;
     int64_t ld;
 } columns_t;
 
-/* Rows [top, bottom) of some columns, from both sides; x is V at the columns, z takes what belongs there. */
+/* Multiplies rows [top, bottom) of some columns from both sides: x is V at the columns, z takes the product
+ * there. */
 static void multiply_below(const product_t *p, plait_hetrd_chunk_t c, int64_t top,
                            int64_t bottom, columns_t x, columns_t z)
 {
@@ -60,13 +61,13 @@ static void multiply_below(const product_t *p, plait_hetrd_chunk_t c, int64_t to
     }
 }
 
-/* V at a column's row, as it is there. */
+/* V at a column's row, in its place. */
 static columns_t x_of(const product_t *p, int64_t row)
 {
     return (columns_t){plait_hetrd_pair(p->h, p->exec, 0, row), p->ld};
 }
 
-/* Columns of one block: its diagonal block, and the rows down to `bottom`. */
+/* Multiplies columns of one block: its diagonal block, and the rows down to `bottom`. */
 static void multiply_block(const product_t *p, plait_hetrd_chunk_t c, int64_t bottom)
 {
     const int64_t n = p->h->a.n, width = c.to - c.from;
@@ -79,7 +80,7 @@ static void multiply_block(const product_t *p, plait_hetrd_chunk_t c, int64_t bo
     multiply_below(p, c, top + width, bottom, x_of(p, top), z);
 }
 
-/* Rows of V that belong to columns, side by side. */
+/* Packs the rows of V that belong to columns. */
 static void pack(const product_t *p, plait_hetrd_chunk_t c, char *packed)
 {
     const int64_t item = plait_hetrd_item(p->h), width = c.to - c.from;
@@ -94,7 +95,7 @@ static void pack(const product_t *p, plait_hetrd_chunk_t c, char *packed)
     }
 }
 
-/* And rows of Y that have been computed so are added. */
+/* Adds rows of Y that were computed in packed form. */
 static void unpack(const product_t *p, plait_hetrd_chunk_t c, const char *packed)
 {
     const plait_dtype_t dtype = p->h->a.dtype;
@@ -111,7 +112,7 @@ static void unpack(const product_t *p, plait_hetrd_chunk_t c, const char *packed
     }
 }
 
-/* Columns of several blocks: the staircase block by block, what is below it at once. */
+/* Multiplies columns of several blocks: the staircase block by block, all rows below the staircase at once. */
 static void multiply_blocks(const product_t *p, plait_hetrd_chunk_t c)
 {
     const int64_t item = plait_hetrd_item(p->h), block = p->h->a.block,
@@ -131,7 +132,7 @@ static void multiply_blocks(const product_t *p, plait_hetrd_chunk_t c)
     unpack(p, c, z.x);
 }
 
-/* The panel's columns of the band, and zeros where bulges will be. */
+/* Keeps the panel's columns of the band, with zeros where bulges will be. */
 static void keep(const plait_band_t *b, plait_exec_t *exec, const plait_band_panel_t *q)
 {
     const plait_hetrd_t *h = &b->h;
@@ -149,7 +150,7 @@ static void keep(const plait_band_t *b, plait_exec_t *exec, const plait_band_pan
     }
 }
 
-/* V to its places in the copy. */
+/* Copies V to its places in the copy. */
 static void keep_v(const plait_hetrd_t *h, plait_exec_t *exec,
                    const plait_band_panel_t *q)
 {

@@ -11,22 +11,22 @@
 
 enum { WIDTH = PLAIT_BAND_WIDTH };
 
-/* Sweeps that go down behind each other. */
+/* Sweeps that go down one behind the other. */
 enum { SWEEPS = PLAIT_CHASE_SWEEPS };
 
-/* Of a step. */
+/* Operations of a step. */
 enum { OPERATIONS = 2000000000 };
 
-/* Elements between columns of the band, as those of a matrix: element (i, j) is at i + j LD. */
+/* Elements between columns of the band, seen as a matrix: element (i, j) is at i + j LD. */
 enum { LD = PLAIT_BAND_LD - 1 };
 
 typedef struct {
     plait_dtype_t dtype;
     int64_t n, item;
     char *band;
-    char *work;                   /* of a reflector's length */
+    char *work;                   /* room for a reflector */
     const plait_bulge_t *kernels; /* NULL: BLAS */
-    bool is_kept;   /* reflectors of all steps, or the last one of each sweep */
+    bool is_kept; /* reflectors of all steps are kept, or the last one of each sweep */
     int64_t n_taus; /* of a sweep */
     char *v, *tau;  /* of a group of sweeps */
 } chase_t;
@@ -41,7 +41,8 @@ static char *at(const chase_t *c, int64_t i, int64_t j)
     return c->band + (i + j * LD) * c->item;
 }
 
-/* Makes the reflector that leaves of m elements at x the first one: v at its place, the others zero. */
+/* Makes the reflector that leaves only the first of m elements at x, puts it at v, and zeroes the other
+ * elements. */
 static void reflect(const chase_t *c, int64_t m, char *x, char *v, char *tau)
 {
     memcpy(v, x, (size_t)(m * c->item));
@@ -70,7 +71,7 @@ static void turn_diagonal(const chase_t *c, int64_t row, int64_t m, const char *
                      LD);
 }
 
-/* What is in `work`. */
+/* Scales `work`. */
 static void scale(const chase_t *c, int64_t n, double complex factor)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -88,7 +89,7 @@ static void turn_right(const chase_t *c, int64_t m, int64_t n, char *a, const ch
     plait_blas_ger(c->dtype, m, n, -1, c->work, 1, v, 1, a, LD);
 }
 
-/* H^H A. */
+/* H^H A of m x n elements. */
 static void turn_left(const chase_t *c, int64_t m, int64_t n, char *a, const char *v,
                       double complex tau)
 {
@@ -97,7 +98,7 @@ static void turn_left(const chase_t *c, int64_t m, int64_t n, char *a, const cha
     plait_blas_ger(c->dtype, m, n, -1, v, 1, c->work, 1, a, LD);
 }
 
-/* The reflector of step k of sweep i of the group, sweep s, and its factor. */
+/* The reflector of step k of sweep i of the group, which is sweep s of the matrix; tau_at: its factor. */
 static char *v_at(const chase_t *c, int64_t s, int64_t i, int64_t k)
 {
     return c->v + (c->is_kept ? i * c->n + s + 1 + k * WIDTH : i * WIDTH) * c->item;
@@ -108,7 +109,7 @@ static char *tau_at(const chase_t *c, int64_t i, int64_t k)
     return c->tau + (c->is_kept ? i * c->n_taus + k : i) * c->item;
 }
 
-/* Step k, at which there are m rows. */
+/* Step k with m rows. */
 static void step_by_blas(const chase_t *c, int64_t s, int64_t i, int64_t k, int64_t m)
 {
     const int64_t row = s + 1 + k * WIDTH;
@@ -126,7 +127,7 @@ static void step_by_blas(const chase_t *c, int64_t s, int64_t i, int64_t k, int6
     turn_diagonal(c, row, m, v, plait_scalar_get(c->dtype, tau, 0));
 }
 
-/* All rows are there. */
+/* A step with all WIDTH rows. */
 static void step_by_kernels(const chase_t *c, int64_t s, int64_t i, int64_t k)
 {
     const int64_t row = s + 1 + k * WIDTH;
@@ -141,7 +142,7 @@ static void step_by_kernels(const chase_t *c, int64_t s, int64_t i, int64_t k)
     c->kernels->both(at(c, row, row), LD, v, tau, c->work);
 }
 
-/* Step k, which is there: rows from s + 1 + k WIDTH on. */
+/* Step k, which exists: it acts on rows from s + 1 + k WIDTH on. */
 static void step(const chase_t *c, int64_t s, int64_t i, int64_t k)
 {
     const int64_t m = plait_min(WIDTH, c->n - s - 1 - k * WIDTH);
@@ -153,7 +154,7 @@ static void step(const chase_t *c, int64_t s, int64_t i, int64_t k)
     }
 }
 
-/* A group of sweeps. */
+/* Runs a group of sweeps. */
 static void sweep(const chase_t *c, int64_t first, int64_t n_sweeps)
 {
     const int64_t n_steps = (c->n - first - 1 + WIDTH - 1) / WIDTH;
@@ -231,7 +232,8 @@ void plait_chase_blocks(const plait_hetrd_t *h, const plait_chase_group_t *g,
 
 /* ---- The step ----------------------------------------------------------------------------------------- */
 
-/* Sweeps [first, end), of which those of one group are kept in a slot, or all of them nowhere. */
+/* Sweeps [first, end): one group whose reflectors are kept in a slot, or any number whose reflectors are not
+ * kept. */
 typedef struct {
     plait_band_t b;
     int64_t first, end;
@@ -239,7 +241,7 @@ typedef struct {
     int64_t at;
 } sweeps_t;
 
-/* Of reflectors that are not kept. */
+/* Bytes of reflectors that are not kept, and of `work`. */
 static int64_t scratch_bytes(int64_t item)
 {
     return line(SWEEPS * WIDTH * item) + line(SWEEPS * item) + line(WIDTH * item);
@@ -263,7 +265,7 @@ static chase_t chase_of(const sweeps_t *p, const plait_exec_t *exec)
     return c;
 }
 
-/* d and e. */
+/* Copies d and e out of the band. */
 static void finish(const chase_t *c, const plait_hetrd_t *h, const plait_exec_t *exec)
 {
     const plait_hetrd_room_t room = plait_hetrd_room(h);
@@ -330,7 +332,7 @@ static void chase_print(const void *params, FILE *file)
 static const plait_kernel_t chase_kernel = {
     .name = "chase", .run = chase_run, .touch = chase_touch, .print = chase_print};
 
-/* d and e of T, which one rank has, to all. */
+/* Brings d and e of T from the rank that has them to all ranks. */
 static plait_status_t add_diagonals(plait_plan_t *plan, const plait_hetrd_t *h)
 {
     plait_status_t status = PLAIT_OK;
@@ -348,7 +350,8 @@ done:
     return status;
 }
 
-/* Whole groups of sweeps, of some tenths of a second: that long others wait in a fence. */
+/* Sweeps of a step: whole groups that take some tenths of a second, which is how long other ranks wait in a
+ * fence. */
 static int64_t n_sweeps_of(const plait_band_t *b)
 {
     const double each = 6.0 * WIDTH * (double)b->h.a.n; /* operations */
@@ -356,7 +359,7 @@ static int64_t n_sweeps_of(const plait_band_t *b)
     return plait_max(1, (int64_t)(OPERATIONS / (each * SWEEPS))) * SWEEPS;
 }
 
-/* None of them is kept. */
+/* Adds sweeps whose reflectors are not kept. */
 static plait_status_t add_sweeps(plait_plan_t *plan, const plait_band_t *b)
 {
     plait_status_t status = PLAIT_OK;
@@ -376,7 +379,8 @@ done:
     return status;
 }
 
-/* Where group i leaves from: of two places behind the band the one that the last one to leave has not. */
+/* Where group i waits until it leaves: there are two places behind the band, and groups that leave alternate
+ * between them. */
 static int64_t leaving_at(const plait_band_t *b, int64_t i)
 {
     const int64_t n_left = i - i / b->h.a.n_ranks - 1;

@@ -25,22 +25,22 @@ enum { PLAIT_CHASE_SWEEPS = 16, PLAIT_CHASE_GROUPS = 4 };
 int64_t plait_chase_bytes(const plait_hetrd_t *h);
 int64_t plait_chase_group_bytes(const plait_hetrd_t *h);
 
-/* Adds the steps; d and e of T are in `panel` afterwards, on all ranks. */
+/* Adds the steps. Afterwards d and e of T are in `panel` on all ranks. */
 plait_status_t plait_chase_add(plait_plan_t *plan, const plait_band_t *b);
 
-/* Vectors of T to those of the band, each rank its own columns. */
+/* From vectors of T to vectors of the band; each rank works on its own columns. */
 typedef struct {
     plait_band_t b;
     int z;             /* slot of this rank's columns, leading dimension n */
-    int64_t n_columns; /* of them */
-    int reflectors;    /* work slot for as many groups as are applied together */
+    int64_t n_columns; /* columns in z */
+    int reflectors;    /* work slot for PLAIT_CHASE_GROUPS groups */
 } plait_chase_back_t;
 
 plait_status_t plait_chase_back_add(plait_plan_t *plan, const plait_chase_back_t *c);
 
-/* A group of sweeps: the first one, how many, and rows from the first reflector on. In memory it has
- * reflectors of a sweep one behind the other, at the rows where they act, n elements from sweep to sweep; then
- * their factors, as many from sweep to sweep as the longest one has steps. */
+/* A group of sweeps: its first sweep, the number of sweeps, and the first row of its first reflector. In memory
+ * the reflectors of a sweep follow each other, at the rows where they act; sweeps are n elements apart. The
+ * factors follow; there sweeps are as far apart as the longest sweep has steps. */
 typedef struct {
     int64_t first, n_sweeps, row;
     int owner;
@@ -54,8 +54,8 @@ plait_chase_group_t plait_chase_group(const plait_hetrd_t *h, int64_t g);
 int64_t plait_chase_n_steps(const plait_hetrd_t *h);
 int64_t plait_chase_tau(const plait_hetrd_t *h);
 
-/* The group's data, reflectors' rows and factors, as blocks that go from and to where `place` says that the
- * group is. */
+/* The group's data, rows of the reflectors and factors, as blocks. `place` says where the group is and where it
+ * goes. */
 enum { PLAIT_CHASE_BLOCKS = 2 };
 void plait_chase_blocks(const plait_hetrd_t *h, const plait_chase_group_t *g,
                         const plait_block_t *place,

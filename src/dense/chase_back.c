@@ -15,7 +15,7 @@
 
 enum { WIDTH = PLAIT_BAND_WIDTH, SWEEPS = PLAIT_CHASE_SWEEPS };
 
-/* Rows of V of a step, at most. */
+/* Rows of a step's V, at most. */
 enum { HEIGHT = WIDTH + SWEEPS - 1 };
 
 /* Groups that are applied together. */
@@ -26,7 +26,7 @@ typedef struct {
     int64_t first, n_groups;
 } step_t;
 
-/* Of a step: V, V T, V^H V and then T, and the vectors' products with V. */
+/* Matrices of a step: V, V T, V^H V (which becomes T), and the product of V^H and the vectors. */
 typedef struct {
     int64_t row, n_rows, n; /* n: reflectors */
     char *v, *vt, *t, *product;
@@ -39,13 +39,13 @@ static int64_t scratch_bytes(const plait_chase_back_t *c)
     return SWEEPS * (2 * HEIGHT + SWEEPS + c->n_columns) * plait_hetrd_item(&c->b.h);
 }
 
-/* Where group i of those that are there is. */
+/* Byte offset of the i-th group that is in the work slot. */
 static int64_t place_of(const step_t *s, int64_t i)
 {
     return i * plait_chase_group_bytes(&s->c.b.h);
 }
 
-/* Step k of a group: reflector i begins i rows below the first one. */
+/* Step k of a group: reflector i begins i rows below the first reflector. */
 static block_t block_at(const step_t *s, const plait_chase_group_t *g, int64_t k,
                         const char *group, const plait_exec_t *exec)
 {
@@ -69,7 +69,7 @@ static block_t block_at(const step_t *s, const plait_chase_group_t *g, int64_t k
     return b;
 }
 
-/* T of V^H V, in its place. As larft, whose calls of BLAS for each reflector take longer than this. */
+/* Replaces V^H V by T. Like LAPACK's larft, whose BLAS calls for each reflector take longer than this. */
 static void make_t(plait_dtype_t dtype, const block_t *b)
 {
     double complex t[SWEEPS][SWEEPS]; /* columns */
@@ -165,7 +165,7 @@ static void back_print(const void *params, FILE *file)
 static const plait_kernel_t back_kernel = {
     .name = "unchase", .run = back_run, .touch = back_touch, .print = back_print};
 
-/* One group's way to all ranks. */
+/* Brings one group to all ranks. */
 static plait_status_t add_blocks(const step_t *s, int64_t i, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;

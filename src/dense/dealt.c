@@ -5,7 +5,7 @@
 #include "dense/fan.h"
 #include "kernel/blas.h"
 
-/* Of rows, columns and blocks: sums and products with the number of ranks fit. */
+/* Most rows, columns and blocks: their sums, and products with the number of ranks, do not overflow. */
 #define MAX_EXTENT (INT64_C(1) << 40)
 
 int64_t plait_dealt_item(const plait_dealt_t *d)
@@ -175,7 +175,7 @@ plait_status_t plait_dealt_share(int owner, int slot, int64_t offset, int64_t n_
     return (n_bytes > 0) ? plait_move_add_in(what, &block) : PLAIT_OK;
 }
 
-/* Those that read, and the owner. */
+/* The ranks that read, and the owner. */
 static plait_group_t readers_of(const plait_plan_t *plan, const plait_dealt_t *d,
                                 int owner)
 {

@@ -25,7 +25,7 @@ static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
     return plait_plan_kernel_copy(plan, kernel, f, sizeof(*f));
 }
 
-/* What others need of panel k, with what its owner found. */
+/* Fetches what other ranks need of panel k, with info and the side array's entries of its owner. */
 static plait_status_t fetch(plait_plan_t *plan, const plait_factor_kind_t *kind,
                             plait_factor_t *f, int work_slot)
 {
@@ -50,7 +50,7 @@ done:
     return status;
 }
 
-/* Updates the own blocks of [first, end) by panel k; without any it still looks at info. */
+/* Updates the own blocks among [first, end) by panel k. Even without such blocks the step looks at info. */
 static plait_status_t update(plait_plan_t *plan, const plait_factor_kind_t *kind,
                              plait_factor_t *f, int64_t first, int64_t end)
 {
@@ -69,7 +69,7 @@ static plait_status_t panel(plait_plan_t *plan, const plait_factor_kind_t *kind,
                                                     : PLAIT_OK;
 }
 
-/* All of the matrix, in one slot, by one rank: LAPACK's. */
+/* One rank factors the whole matrix, which is in one slot, by LAPACK. */
 static plait_status_t add_alone(plait_plan_t *plan, const plait_factor_kind_t *kind,
                                 const plait_factor_t *given, int src_slot, int slot)
 {
@@ -308,7 +308,7 @@ const plait_kernel_t plait_factor_copy_kernel = {.name = "copy",
                                                  .touch = copy_touch,
                                                  .print = plait_factor_print};
 
-/* Byte offset of what lies behind the own columns, and how much it is. */
+/* Byte offset and size of what lies behind the own columns. */
 static int64_t padding_of(const plait_factor_t *f, int64_t *n_bytes_p)
 {
     const int64_t at = plait_dealt_owned(&f->d, f->rank) * plait_dealt_ld_bytes(&f->d);
@@ -332,7 +332,7 @@ void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec
     int64_t n_bytes = 0;
     int64_t at = padding_of(f, &n_bytes);
 
-    if (n_bytes > 0) { /* a slot without bytes is nowhere */
+    if (n_bytes > 0) { /* a slot without bytes has no address */
         memset(exec->slot[f->slot] + at, 0, (size_t)n_bytes);
     }
 }

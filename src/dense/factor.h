@@ -26,47 +26,47 @@ typedef struct {
     int64_t room;        /* bytes of the result */
     int64_t k;           /* the panel */
     int64_t first, end;  /* own blocks among these are updated */
-    plait_panel_t panel; /* what is there of it */
+    plait_panel_t panel; /* the part of panel k that was fetched */
 } plait_factor_t;
 
-/* A factorization. Kernels have plait_factor_t as params. Where a failure ends it, `panel` and
- * `update` do nothing once *info says so. */
+/* A kind of factorization. Its kernels' params are plait_factor_t. If a failure can end it, `panel` and
+ * `update` do nothing once *info is set. */
 typedef struct {
-    const plait_kernel_t *start;  /* the operand's columns to the result */
-    const plait_kernel_t *panel;  /* block k */
-    const plait_kernel_t *update; /* own blocks of [first, end) by block k */
+    const plait_kernel_t *start;  /* copies the operand's columns to the result */
+    const plait_kernel_t *panel;  /* factors block k */
+    const plait_kernel_t *update; /* updates own blocks of [first, end) by block k */
     const plait_kernel_t *finish; /* after the last fence; NULL: none */
     bool is_lower; /* rows above a block are not read, and zero in the result */
     bool
-        keeps_diagonal; /* others need the panel from its diagonal block on, not below it */
+        keeps_diagonal; /* other ranks need the panel from its diagonal block on, not only below it */
     int64_t
-        side_bytes; /* of an entry of the side array; one for each column of a panel */
-    double n_flops; /* of real numbers, for each k^2 l - k^3 / 3 of extents k <= l */
+        side_bytes; /* bytes of an entry of the side array; a panel has one entry for each column */
+    double n_flops; /* real operations for each k^2 l - k^3 / 3 of extents k <= l */
 } plait_factor_kind_t;
 
-/* Adds all steps to a plan. `given` says what and where; k, first, end and panel are filled in. Small
- * matrices are factored by one rank alone (whole.h), with the same kernels. */
+/* Adds all steps to a plan. `given` says what to factor and where; k, first, end and panel are filled in here.
+ * Small matrices are factored by one rank alone (whole.h), with the same kernels. */
 plait_status_t plait_factor_steps(plait_plan_t *plan, const plait_factor_kind_t *kind,
                                   const plait_factor_t *given);
 
-/* Block columns that are factored: those with a row on the diagonal; columns of block k that have
- * one. */
+/* Block columns that are factored: those with a row on the diagonal. And the columns of block k that have a
+ * diagonal element. */
 int64_t plait_factor_n_panels(const plait_dealt_t *d);
 int64_t plait_factor_n_pivots(const plait_dealt_t *d, int64_t k);
 
-/* Whether one rank does all of it, by its cost. */
+/* Whether one rank factors the whole matrix, by cost. */
 bool plait_factor_is_whole(const plait_factor_kind_t *kind, const plait_dealt_t *d);
 
-/* Own columns among the blocks [first, end): adjacent in memory. */
+/* Number of own columns among the blocks [first, end). They are adjacent in memory. */
 int64_t plait_factor_n_columns(const plait_factor_t *f);
 
-/* For kernels. The result's memory at a row of an own block; *info. */
+/* For kernels: address of a row of an own block of the result; address of info. */
 char *plait_factor_at(const plait_factor_t *f, const plait_exec_t *exec, int64_t k,
                       int64_t row);
 int32_t *plait_factor_info(const plait_factor_t *f, const plait_exec_t *exec);
 
-/* For kernels' touch: info read, or written, too; rows [row, m) of the own blocks among
- * [first, end), or of the rank's array behind its columns. */
+/* For kernels' touch: info, read or written; rows [row, m) of the own blocks among [first, end), or the part of
+ * the rank's array behind its columns. */
 void plait_factor_touch_info(const plait_factor_t *f, bool is_written,
                              plait_touch_fn_t touch, void *context);
 void plait_factor_touch_blocks(const plait_factor_t *f, bool is_written, int slot,
@@ -75,28 +75,28 @@ void plait_factor_touch_blocks(const plait_factor_t *f, bool is_written, int slo
 void plait_factor_touch_padding(const plait_factor_t *f, plait_touch_fn_t touch,
                                 void *context);
 
-/* The same for an update that reads the panel and all rows of the own columns from it on. */
+/* The same for an update that reads the panel and all rows of the own columns from the panel on. */
 void plait_factor_touch_update(const plait_factor_t *f, plait_touch_fn_t touch,
                                void *context);
 
 /* As `start`: copies the operand's columns, info = 0. */
 extern const plait_kernel_t plait_factor_copy_kernel;
 
-/* The first of n diagonal elements of a block whose real part is not finite, counted from 1; 0: none.
- * Some libraries let them pass. */
+/* Number, counted from 1, of the first of a block's n diagonal elements that is not finite; 0: none. Some
+ * libraries do not report such elements. */
 int64_t plait_dense_first_bad(plait_dtype_t dtype, const char *block, int64_t n,
                               int64_t ld);
 
-/* For kernels' tiles: a row of an own block of the result, *info; zeros behind the own columns. */
+/* For kernels' tiles: a row of an own block of the result; info; zeros behind the own columns. */
 plait_spot_t plait_factor_spot(const plait_factor_t *f, int64_t k, int64_t row);
 plait_spot_t plait_factor_info_spot(const plait_factor_t *f);
 plait_status_t plait_factor_tile_padding(const plait_factor_t *f,
                                          const plait_tiles_t *tiles);
 
-/* Rows of a panel from `row` on, as a tile's operand; on a device it is this rank's. */
+/* Rows of a panel from `row` on, as a tile's operand. On a device the panel is in this rank's memory. */
 plait_spot_t plait_factor_panel_spot(const plait_factor_t *f, int64_t row);
 
-/* Zeroes what lies behind the own columns; NaN to n elements. */
+/* Zeroes what lies behind the own columns; sets n elements to NaN. */
 void plait_factor_zero_padding(const plait_factor_t *f, const plait_exec_t *exec);
 void plait_dense_set_nan(plait_dtype_t dtype, void *x, int64_t n);
 

@@ -12,7 +12,7 @@ static int member_at(const plait_group_t *group, int i)
     return (i < group->n) ? group->first + i * group->stride : group->guest;
 }
 
-/* -1: none. */
+/* A rank's place among the members; -1: it is no member. */
 static int place_of(const plait_group_t *group, int rank)
 {
     const int steps = rank - group->first;
@@ -34,7 +34,7 @@ static plait_status_t take(const plait_plan_t *plan, const plait_block_t *block,
                                                   : PLAIT_OK;
 }
 
-/* From where a rank has it that has received it. */
+/* The block as a rank that has received it passes it on. */
 static plait_block_t passed_on(const plait_block_t *block)
 {
     plait_block_t b = *block;
@@ -47,7 +47,7 @@ static plait_block_t passed_on(const plait_block_t *block)
     return b;
 }
 
-/* A block's part in the move in which its tree reaches from `reach` members to twice as many. */
+/* A block's part in the move in which its tree grows from `reach` members to twice as many. */
 static plait_status_t add_message(const plait_group_t *group, int place, int reach,
                                   const plait_block_t *block, plait_move_t *move)
 {

@@ -26,8 +26,8 @@
 typedef struct {
     plait_few_t q;
     int64_t k;          /* block of x */
-    int n_pieces;       /* others' sums */
-    int64_t first, end; /* of the own sums, those that grow */
+    int n_pieces;       /* sums of other ranks */
+    int64_t first, end; /* of the own sums, those that the products are added to */
 } step_t;
 
 static bool is_plain(const plait_few_t *q)
@@ -48,7 +48,7 @@ static bool is_mine(const plait_few_t *q, int64_t t)
     return plait_dealt_owner(&q->a, block_at(q, t)) == q->rank;
 }
 
-/* Sums are those of all rows, or with transposition of the own columns. */
+/* Elements between columns of sums: sums are of all rows, or with transposition of the own columns. */
 static int64_t sums_ld(const plait_few_t *q)
 {
     return is_plain(q) ? q->a.m : plait_dealt_stored(&q->a);
@@ -59,7 +59,7 @@ static int64_t sums_row(const plait_few_t *q, int64_t k)
     return is_plain(q) ? plait_dealt_column(&q->a, k) : plait_dealt_local(&q->a, k);
 }
 
-/* Rows of block k in x or b: offset, and the box. */
+/* Rows of block k in x or b: offset and box. */
 static int64_t x_at(const plait_few_t *q, int64_t k)
 {
     return plait_dealt_column(&q->a, k) * plait_dealt_item(&q->a);
@@ -101,7 +101,7 @@ static void print(const void *params, FILE *file)
     }
 }
 
-/* ---- start: the own rows of b, no sums yet ---- */
+/* ---- start: the own rows of b; sums are zero ---- */
 
 static plait_status_t start_run(const void *params, plait_exec_t *exec)
 {
@@ -207,7 +207,7 @@ static plait_status_t solve_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
-/* On a device sums are those of what is to be taken out, times -1: they are added. */
+/* On a device sums are negated: adding them subtracts the products. */
 static plait_status_t put_out(const plait_tiles_t *tiles, const plait_few_t *q,
                               int64_t k, plait_spot_t sums, int64_t ld)
 {
@@ -279,7 +279,7 @@ static const plait_kernel_t solve_kernel = {.name = "trsm: solve",
 
 /* ---- add: products with block k of x ---- */
 
-/* The part of the own columns: block column k at rows, or the rows of block k in own columns. */
+/* The factor in the own columns: block column k at rows, or the rows of block k in own columns. */
 static int64_t factor_at(const step_t *s, plait_box_copy_t *box)
 {
     const plait_few_t *q = &s->q;
@@ -379,7 +379,7 @@ static plait_status_t put_add(const walk_t *w, int64_t t, int64_t first, int64_t
                          : PLAIT_OK;
 }
 
-/* Rows of the blocks k_from to k_end-1. */
+/* Adds products to the rows of the blocks k_from to k_end-1. */
 static plait_status_t put_rows(const walk_t *w, int64_t t, int64_t from, int64_t end)
 {
     const plait_dealt_t *a = &w->q.a;
@@ -394,11 +394,11 @@ static plait_status_t put_rows(const walk_t *w, int64_t t, int64_t from, int64_t
     return status;
 }
 
-/* This rank's share of phase t in what it still has to add of its last block. */
+/* This rank's share, in phase t, of the products with its last block that it still has to add. */
 static plait_status_t put_chunk(const walk_t *w, int64_t t)
 {
     const int64_t n_blocks = plait_dealt_n_blocks(&w->q.a), n_ranks = w->q.a.n_ranks;
-    int64_t turn = t; /* when it solved last */
+    int64_t turn = t; /* when this rank solved last */
 
     while (turn >= 0 && !is_mine(&w->q, turn)) {
         turn--;
@@ -412,7 +412,7 @@ static plait_status_t put_chunk(const walk_t *w, int64_t t)
                : PLAIT_OK;
 }
 
-/* Sums that the owner of block k_t has not: those of the owners before it. */
+/* Number of sums that the owner of block k_t lacks: those of the owners before it. */
 static int n_pieces_at(const plait_few_t *q, int64_t t)
 {
     return (int)plait_min(t, q->a.n_ranks - 1);
@@ -442,7 +442,7 @@ done:
     return status;
 }
 
-/* Block k of x to all other ranks. */
+/* Brings block k of x to all other ranks. */
 static plait_status_t add_share(const walk_t *w, int64_t k, plait_move_t *move)
 {
     plait_status_t status = PLAIT_OK;
@@ -463,7 +463,7 @@ done:
     return status;
 }
 
-/* Blocks [first, end) of x. */
+/* Brings blocks [first, end) of x to all ranks. */
 static plait_status_t share(const walk_t *w, int64_t first, int64_t end)
 {
     plait_status_t status = PLAIT_OK;
@@ -508,7 +508,7 @@ done:
     return status;
 }
 
-/* Products of block k_t of x with the own columns of the blocks from k_from on: all adjacent. */
+/* Adds products of block k_t of x with the own columns of the blocks from k_from on, which are all adjacent. */
 static plait_status_t put_columns(const walk_t *w, int64_t t, int64_t from)
 {
     const plait_few_t *q = &w->q;

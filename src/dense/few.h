@@ -11,13 +11,12 @@ typedef struct {
     int64_t n_rhs;
     int rank;
     char uplo, trans, diag; /* as BLAS has them */
-    bool stays; /* 'N': of x each rank has the rows of its own blocks, no others */
+    bool stays; /* 'N': each rank gets only the rows of its own blocks of x */
     int a_slot, b_slot, x_slot;
     int sums, pieces; /* work slots, see plait_few_add */
 } plait_few_t;
 
-/* Adds the steps of x = op(a)^-1 b for several ranks; x may have the memory of b. The work slots are
- * made here. */
+/* Adds the steps of x = op(a)^-1 b for several ranks. x may have the memory of b. Makes the work slots. */
 plait_status_t plait_few_add(plait_plan_t *plan, const plait_few_t *given);
 
 #endif

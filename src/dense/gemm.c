@@ -58,7 +58,7 @@ done:
 
 /* ---- what is in a panel ---- */
 
-/* Part of a that is not zero by its form: a triangle or a rectangle. */
+/* Part of a that its form does not make zero: a triangle or a rectangle. */
 typedef struct {
     bool is_triangle;
     int64_t row, n_rows, column, n_columns;
@@ -66,7 +66,7 @@ typedef struct {
 
 enum { MAX_PIECES = 3 };
 
-/* Those of block k, in the order in which they are applied. */
+/* The pieces of block k, in the order in which they are applied. */
 static int pieces_of(const plait_gemm_t *g, int64_t k, piece_t piece[MAX_PIECES])
 {
     const int64_t first = plait_dealt_column(&g->a, k), m = g->a.m;
@@ -88,7 +88,7 @@ static int pieces_of(const plait_gemm_t *g, int64_t k, piece_t piece[MAX_PIECES]
     return n;
 }
 
-/* Rows of block k that have any of its pieces. */
+/* Rows of block k that contain any of its pieces. */
 static void rows_of(const plait_gemm_t *g, int64_t k, int64_t *first_p, int64_t *end_p)
 {
     const int64_t first = plait_dealt_column(&g->a, k);
@@ -108,8 +108,9 @@ typedef struct {
     int64_t first, end; /* rows of the result that have been written */
 } walk_t;
 
-/* Panels in the order in which this rank meets them: a triangle's from its own end, so that its
- * diagonal blocks come first; else where ranks read by themselves each begins with its own. */
+/* The i-th panel of this rank's walk. Without transposition a triangle's walk starts at the triangle's own end,
+ * so that its diagonal blocks come first. Otherwise, if ranks read by themselves, each rank starts with its own
+ * panel. */
 static int64_t panel_at(const walk_t *w, int64_t i)
 {
     const int64_t n_blocks = plait_dealt_n_blocks(&w->g->a);
@@ -189,7 +190,7 @@ static plait_status_t add_panel(walk_t *w, int64_t k)
     PLAIT_TRY(plait_dealt_fetch(w->plan, &a, g->a_slot, k, first, end - first,
                                 w->work_slot, NULL, &panel));
     if (g->is_trans) {
-        w->first = w->end = 0; /* its rows are nobody else's */
+        w->first = w->end = 0; /* no other panel writes its rows */
     }
     for (int i = 0; i < n_pieces; i++) {
         if (piece[i].n_rows > 0 && piece[i].n_columns > 0) {
@@ -200,7 +201,7 @@ done:
     return status;
 }
 
-/* Rows of c that any panel writes: those behind are zero by the form of op(a). */
+/* Rows of c that panels write: the rows behind them are zero by the form of op(a). */
 static int64_t written_rows(const plait_gemm_t *g)
 {
     const bool is_upper = g->is_trans ? g->is_lower : g->is_upper;

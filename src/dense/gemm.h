@@ -9,7 +9,7 @@ typedef struct {
     bool is_trans, is_lower, is_upper, is_unit; /* of a as it is stored */
     bool is_lower_c;
     char trans;
-    int a_slot, b_slot, c_slot; /* a and b may be the same, c not */
+    int a_slot, b_slot, c_slot; /* a and b may be the same slot, but not c */
 } plait_gemm_t;
 
 /* Appends c = op(a) b, between fences. */

@@ -15,7 +15,7 @@ static const plait_attr_t geqrf_attrs[] = {
     PLAIT_ATTR_END,
 };
 
-/* How much work LAPACK wants for the widest panel, in elements. */
+/* Elements of work memory that LAPACK wants for the widest panel. */
 static int64_t panel_work(const plait_dealt_t *d, plait_blas_work_t *work)
 {
     *work = (plait_blas_work_t){.n = -1};
@@ -68,7 +68,7 @@ static void panel_touch(const void *params, plait_touch_fn_t touch, void *contex
           &tau);
 }
 
-/* The own columns among those to be updated, times the panel's reflectors. */
+/* Applies the panel's reflectors to the own columns that are to be updated. */
 static plait_reflect_t reflect_of(const plait_factor_t *f)
 {
     const plait_dealt_t *d = &f->d;
@@ -121,7 +121,7 @@ static const plait_kernel_t update_kernel = {.name = "geqrf: update by",
                                              .touch = update_touch,
                                              .print = plait_factor_print};
 
-/* Of LAPACK: for panels, and for the whole matrix that one rank may have. */
+/* Scratch of LAPACK: for panels, and for the whole matrix, which one rank may have. */
 static void need_scratch(plait_plan_t *plan, const plait_factor_t *f)
 {
     const int64_t item = plait_dealt_item(&f->d);

@@ -22,7 +22,7 @@ static int32_t *pivots_of(const plait_factor_t *f, const plait_exec_t *exec)
     return (int32_t *)(void *)exec->slot[f->side_slot];
 }
 
-/* Pivots [first, end) as LAPACK counts them in rows from `first` on, in scratch. */
+/* Pivots [first, end) in scratch, as LAPACK counts them: in rows from `first` on. */
 static const int64_t *local_pivots(const plait_factor_t *f, const plait_exec_t *exec,
                                    int64_t first, int64_t end)
 {
@@ -82,7 +82,7 @@ static plait_status_t panel_tiles(const void *params, const plait_tiles_t *tiles
     return plait_tile_add(tiles, &factor);
 }
 
-/* Rows [row, end) of n_columns columns, which begin at `top`, with those that the pivots say. */
+/* Exchanges rows [row, end) of n_columns columns, which begin at `top`, with the rows that the pivots name. */
 static plait_tile_t exchange_of(const plait_factor_t *f, int64_t row, int64_t end,
                                 int64_t n_columns, plait_spot_t top)
 {
@@ -120,7 +120,7 @@ static void panel_touch(const void *params, plait_touch_fn_t touch, void *contex
                  context);
 }
 
-/* Rows of the own columns behind panel k are exchanged; U_k = L_kk^-1 A_k; A -= L_k U_k. */
+/* In the own columns behind panel k: exchanges rows; U_k = L_kk^-1 A_k; A -= L_k U_k. */
 static plait_status_t update_run(const void *params, plait_exec_t *exec)
 {
     const plait_factor_t *f = params;
@@ -201,7 +201,7 @@ static void update_touch(const void *params, plait_touch_fn_t touch, void *conte
     plait_factor_touch_update(f, touch, context);
 }
 
-/* The rows of the own block columns that later panels have exchanged. */
+/* Exchanges rows of the own block columns for the pivots of later panels. */
 static plait_status_t finish_run(const void *params, plait_exec_t *exec)
 {
     const plait_factor_t *f = params;

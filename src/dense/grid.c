@@ -24,10 +24,9 @@ static int log2_up(int n)
     return log;
 }
 
-/* Bytes that a rank receives on average, with messages in which it waits for others as bytes: what
- * a link carries meanwhile (2 us, 8 GB/s). Of each panel a rank needs the rows that are its own, and
- * as columns those of its columns; and the triangle goes there and back. One row: block columns,
- * of which a rank needs all. */
+/* Bytes that a rank receives on average. Each message that a rank waits for counts as the bytes that a link
+ * carries meanwhile (2 us, 8 GB/s). A rank needs of each panel its own rows, and the rows that match its
+ * columns. The triangle goes to the grid and back. One row: block columns, and a rank needs all of them. */
 static double cost_of(const plait_dealt_t *d, int n_rows)
 {
     const double message_bytes = 16 << 10;
@@ -47,9 +46,9 @@ static double cost_of(const plait_dealt_t *d, int n_rows)
            n_messages * message_bytes;
 }
 
-/* Where memory is shared panels are read where they are, and nothing is gained. Up to 8 ranks what a
- * grid saves is less than a third of n^2 / 2, and the ranks have to wait for each other twice a panel
- * instead of once: for the diagonal block and for what is below it. */
+/* Where memory is shared, panels are read in place, and a grid saves nothing. With up to 8 ranks a grid saves
+ * less than a third of n^2 / 2, and the ranks have to wait for each other twice per panel instead of once: for
+ * the diagonal block and for the rows below it. */
 int plait_grid_choose(const plait_dealt_t *d, plait_direct_t direct)
 {
     enum { FEW_RANKS = 8 };
@@ -178,7 +177,7 @@ done:
     return status;
 }
 
-/* What one row of the grid has of block column j, there or back. */
+/* The part of block column j that one row of the grid has, to the grid or back. */
 static plait_status_t deal_part(const plait_plan_t *plan, const plait_grid_t *g,
                                 int row, int64_t j, const plait_block_t *slots,
                                 bool is_back, plait_move_t *move)

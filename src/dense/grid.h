@@ -14,33 +14,33 @@
 typedef struct {
     plait_dealt_t d; /* as it is stored */
     plait_dealt_t rows,
-        columns; /* its blocks, to the rows and the columns of the grid */
+        columns; /* its blocks, dealt to the rows and the columns of the grid */
 } plait_grid_t;
 
 /* n_rows: of the grid; divides d->n_ranks. */
 plait_grid_t plait_grid_make(const plait_dealt_t *d, int n_rows);
 
-/* How many rows the grid is to have in which the lower triangle of a matrix is factored; 1: stay
- * with block columns. The reasons are with the body. */
+/* Number of rows of the grid on which the lower triangle of a matrix is to be factored; 1: keep block columns.
+ * The reasons are at the function's body. */
 int plait_grid_choose(const plait_dealt_t *d, plait_direct_t direct);
 
 int plait_grid_rank(const plait_grid_t *g, int row, int column);
 int plait_grid_row(const plait_grid_t *g, int rank);
 int plait_grid_column(const plait_grid_t *g, int rank);
 
-/* Own indices of a row (g->rows) or a column (g->columns) of the grid in block k and behind. */
+/* Number of indices in blocks >= k that a row (axis: g->rows) or a column (g->columns) of the grid owns. */
 int64_t plait_grid_behind(const plait_dealt_t *axis, int place, int64_t k);
 
-/* Where the first of these is, counted in own indices from the first one in block `from`. */
+/* Place of the first of these indices, counted in own indices from the first one in block `from`. */
 int64_t plait_grid_between(const plait_dealt_t *axis, int place, int64_t from,
                            int64_t k);
 
-/* The first block >= k whose row is `row` and whose column is `column`, of which the next one is
- * plait_grid_step further; or n_blocks at least. */
+/* The first block >= k in row `row` and column `column` of the grid; at least n_blocks if there is none. The
+ * next such block is plait_grid_step further. */
 int64_t plait_grid_common(const plait_grid_t *g, int row, int column, int64_t k);
 int64_t plait_grid_step(const plait_grid_t *g);
 
-/* Of a rank's array: bytes, elements from column to column, byte offset of block (i, j). */
+/* A rank's array: bytes, elements from column to column, byte offset of block (i, j). */
 int64_t plait_grid_bytes(const plait_grid_t *g, int rank);
 int64_t plait_grid_ld(const plait_grid_t *g, int row);
 int64_t plait_grid_at(const plait_grid_t *g, int row, int64_t i, int64_t j);
@@ -49,16 +49,16 @@ int64_t plait_grid_at(const plait_grid_t *g, int row, int64_t i, int64_t j);
 typedef struct {
     int64_t first, step, width;
     int64_t src_ld, dst_ld;
-    int64_t src_stride, dst_stride; /* rows from one of these blocks to the next */
+    int64_t src_stride, dst_stride; /* rows from one block to the next */
 } plait_strip_t;
 
-/* Appends them to a move; `block` gives peer, slots, and the offsets of the first row. */
+/* Appends a strip to a move; `block` gives peer, slots, and the offsets of the first row. */
 plait_status_t plait_strip_add(const plait_dealt_t *axis, const plait_strip_t *strip,
                                bool is_out, const plait_block_t *block,
                                plait_move_t *move);
 
-/* Adds the move of the lower triangle, in whole blocks, from block columns in one slot to the grid
- * in another; is_back: the other way, from grid_slot to dealt_slot. */
+/* Adds the move of the lower triangle, in whole blocks, from block columns in dealt_slot to the grid in
+ * grid_slot; is_back: from grid_slot to dealt_slot. */
 plait_status_t plait_grid_deal(plait_plan_t *plan, const plait_grid_t *g,
                                int dealt_slot, int grid_slot, bool is_back);
 

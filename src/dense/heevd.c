@@ -31,16 +31,17 @@ static const plait_attr_t heevd_attrs[] = {
 
 enum { ARG_A = 0, RET_W = 0, RET_V = 1, RET_INFO = 2 };
 
-/* Where two ranks (threads of an EPYC, OpenBLAS) are as fast as one of them alone; and where 32 bits
- * hold the workspace of 1 + 6 n + 2 n^2 that LAPACK's heevd wants. */
+/* Largest n that one rank solves: two ranks (threads of an EPYC, OpenBLAS) are as fast as one of them alone
+ * there. For a single rank: largest n for which 32 bits hold 1 + 6 n + 2 n^2, the workspace that LAPACK's heevd
+ * wants. */
 enum { WHOLE = 256, WHOLE_ALONE = 32764 };
 
-/* Of a part of the eigenvectors that is not larger LAPACK makes all in at least the time of the steps
- * for these, also on one rank (n from 300 to 2000, one thread and two). */
+/* LAPACK makes all eigenvectors. If at most this part (1 / SMALL_PART) is wanted, LAPACK takes at least as long
+ * as the steps that make only these, also on one rank (n from 300 to 2000, one thread and two). */
 enum { SMALL_PART = 4 };
 
-/* On devices one has all of the matrix, of any size, unless they work as one: the reduction has no
- * kernels there. */
+/* On devices one device has the whole matrix, of any size, unless the devices work as one: the reduction has no
+ * kernels for devices. */
 static bool is_whole(const plait_heevd_params_t *p, const plait_plan_t *plan)
 {
     const bool is_short = plait_blas_int_bytes() == 4;
@@ -73,7 +74,7 @@ typedef struct {
     plait_heevd_slots_t q;
     int whole, work; /* slots */
     plait_blas_work_t
-        sizes; /* of LAPACK's workspaces, one behind the other in `work` */
+        sizes; /* sizes of LAPACK's workspaces, which follow each other in `work` */
 } whole_t;
 
 static int64_t work_bytes(const whole_t *p)
@@ -83,7 +84,7 @@ static int64_t work_bytes(const whole_t *p)
     return p->sizes.n_ints * 8 + p->sizes.n * item + p->sizes.n_real * item;
 }
 
-/* Copies, as far as it is to be read; whether all of it is finite. */
+/* Copies the part that will be read; returns whether all of it is finite. */
 static bool take_lower(const whole_t *p, const char *from, char *to)
 {
     const int64_t n = p->q.a.n, item = plait_dealt_item(&p->q.a);
@@ -137,7 +138,7 @@ static plait_status_t whole_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
-/* The matrix comes to slot `whole`; where it is not finite the solver gets zeros in its place. */
+/* Brings the matrix to slot `whole`. If it is not finite, the solver gets zeros instead. */
 static plait_status_t whole_tiles(const void *params, const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;
@@ -211,7 +212,7 @@ static const plait_kernel_t whole_kernel = {.name = "heevd",
                                             .touch = whole_touch,
                                             .print = whole_print};
 
-/* LAPACK's heevd on what is in slot `whole`, or comes there from the operand. */
+/* LAPACK's heevd on the matrix in slot `whole`, which on a single rank comes from the operand. */
 static plait_status_t add_alone(plait_plan_t *plan, const plait_heevd_slots_t *q,
                                 int whole)
 {
@@ -264,7 +265,7 @@ done:
 
 /* ---- Dealt ------------------------------------------------------------------------------------------ */
 
-/* From vectors of T to those of A, in one stage or in two. */
+/* From vectors of T to vectors of A, in one stage or in two. */
 static plait_status_t add_back(plait_plan_t *plan, const plait_band_t *b, int z,
                                int64_t n_columns)
 {
@@ -353,7 +354,7 @@ done:
     return status;
 }
 
-/* Nothing, where all are wanted. */
+/* Says nothing if all vectors are wanted. */
 static const char *say_vectors(const plait_heevd_params_t *p, char *text, size_t n)
 {
     text[0] = '\0';

@@ -11,7 +11,7 @@ static plait_process_grid_t *grid_of(const plait_exec_t *exec)
     return plait_process_grid(exec->session.end, exec->device->device);
 }
 
-/* A grid may be gone since this was planned: then it is so on all ranks. */
+/* A grid may have gone since the plan was made; then it has gone on all ranks. */
 static plait_status_t begin(const void *params, plait_exec_t *exec)
 {
     plait_status_t status = PLAIT_OK;

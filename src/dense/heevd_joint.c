@@ -10,7 +10,7 @@
 
 #include <inttypes.h>
 
-/* Up to here one device does it alone: its matrix and work are about 2 GiB of float64 then. Chosen, not
+/* Up to this extent one device works alone: its matrix and work take about 2 GiB for float64. Chosen, not
  * measured. */
 enum { ALONE = 8192 };
 
@@ -71,7 +71,7 @@ plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
 
 /* ---- The matrix as the library gets it ---------------------------------------------------------- */
 
-/* What is behind this rank's columns. */
+/* The part of a rank's array behind its columns. */
 static plait_box_copy_t padding_of(const plait_dealt_t *d, int rank)
 {
     return (plait_box_copy_t){.row_bytes =
@@ -84,7 +84,7 @@ static int64_t padding_at(const plait_dealt_t *d, int rank)
     return plait_dealt_owned(d, rank) * plait_dealt_ld_bytes(d);
 }
 
-/* The lower triangle; where it is not finite the library would get zeros, if it were called. */
+/* Copies the lower triangle. If it is not finite, the library would get zeros, if it were called. */
 static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;
@@ -148,7 +148,7 @@ void plait_heevd_print(const void *params, FILE *file)
 
 /* ---- The call ----------------------------------------------------------------------------------- */
 
-/* The eigenvalues come to host memory, and from there to this rank's slot. */
+/* Brings the eigenvalues to host memory, and from there to this rank's slot. */
 static plait_status_t solve(const joint_t *p, plait_exec_t *exec,
                             const plait_joint_part_t parts[], int32_t *info_p)
 {
@@ -311,7 +311,8 @@ plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots
         PLAIT_TRY(plait_plan_add_work(plan, n_bytes, &p.found));
     }
     plait_plan_need_scratch(plan, joint->work_bytes);
-    plait_plan_agree(plan, joint->is_grid ? 3 : 2); /* 1: one rank has all of it */
+    plait_plan_agree(plan,
+                     joint->is_grid ? 3 : 2); /* 1: one rank has the whole matrix */
     plait_plan_agree(plan, (uint64_t)p.d.block);
     if (p.d.block != q->a.block) {
         PLAIT_TRY(

@@ -8,27 +8,27 @@
 
 typedef struct {
     plait_dealt_t a, v; /* the operand, and the vectors that are wanted */
-    int64_t first;      /* which eigenvector the first one is */
+    int64_t first;      /* index of the first eigenvector */
     int rank;
     int src, w, vectors, info; /* slots of operand and results */
     bool has_vectors;
 } plait_heevd_slots_t;
 
-/* The params of its kernels. */
+/* The params of the kernels. */
 typedef struct {
     plait_heevd_slots_t q;
     plait_joint_t joint;
-    plait_dealt_t d; /* as the devices have it */
+    plait_dealt_t d; /* the matrix as the devices have it */
     int from;        /* slot of the matrix as it comes */
     int matrix;      /* work slot */
     int found;       /* work slot of the vectors as they come */
 } plait_heevd_parts_t;
 
-/* Whether they are to, if they can, where nothing was chosen. */
+/* Whether all devices are to work as one, if they can and the configuration chooses no library. */
 bool plait_heevd_wants_joint(int64_t n, int n_ranks, plait_choices_t choices);
 
-/* The same on all ranks; false: they do not, and PLAIT_LOG=info says why. Not OK: they could not be
- * asked, or were chosen and do not. */
+/* Decides whether they do; the same on all ranks. If not, *do_p is false, and PLAIT_LOG=info says why. Not OK:
+ * the devices could not be asked, or were chosen and do not work as one. */
 plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
                                      const plait_dealt_t *a, bool has_vectors,
                                      plait_joint_t *joint_p, bool *do_p);
@@ -36,7 +36,7 @@ plait_status_t plait_heevd_joint_ask(const plait_problem_t *problem,
 plait_status_t plait_heevd_joint_add(plait_plan_t *plan, const plait_heevd_slots_t *q,
                                      const plait_joint_t *joint);
 
-/* The call, where ranks are processes (heevd_grid.c). */
+/* The call if ranks are processes (heevd_grid.c). */
 extern const plait_kernel_t plait_heevd_grid_kernel;
 void plait_heevd_print(const void *params, FILE *file);
 

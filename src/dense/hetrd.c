@@ -12,12 +12,12 @@
 
 enum { WIDTH = PLAIT_HETRD_WIDTH };
 
-/* Columns of a rank's part that are updated at a time. */
+/* Columns of a rank's part that are updated together. */
 enum { UPDATE_COLUMNS = 128 };
 
 /* ---- A column: the last one's w, the trailing matrix, the next reflector -------------------------- */
 
-/* y += a x, of one column a. */
+/* y = a x + beta y with a column a. */
 static void add_multiple(plait_dtype_t dtype, int64_t m, const void *a,
                          double complex x, double beta, void *y)
 {
@@ -27,8 +27,8 @@ static void add_multiple(plait_dtype_t dtype, int64_t m, const void *a,
     plait_blas_gemv(dtype, 'N', m, 1, 1, a, m, &number, 1, beta, y, 1);
 }
 
-/* w = tau (A v - v's of the panel (w's^H v) - w's (v's^H v)) and then - tau / 2 (w^H v) v, from the
- * sum of the ranks' A v, with the panel's vectors^H v behind it. */
+/* w = tau (A v - v's of the panel (w's^H v) - w's (v's^H v)), and then - tau / 2 (w^H v) v. Reads the sum of
+ * the ranks' A v, which is followed by the panel's vectors^H v. */
 static void make_w(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
 {
     const plait_dtype_t dtype = h->a.dtype;
@@ -53,8 +53,8 @@ static void make_w(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
     add_multiple(dtype, m, v, -tau / 2 * plait_scalar_get(dtype, &dot, 0), 1, w);
 }
 
-/* A - v w^H - w v^H for all vectors of the panel before column j, and this rank's columns from j
- * on; what stands above the diagonal is changed, too, and never read. */
+/* A - v w^H - w v^H for all vectors of the panel before column j, in this rank's columns from j on. Elements
+ * above the diagonal change, too, but are never read. */
 static void update(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
 {
     const plait_dtype_t dtype = h->a.dtype;
@@ -64,7 +64,7 @@ static void update(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
          l += UPDATE_COLUMNS) {
         const int64_t width = plait_min(UPDATE_COLUMNS, plait_hetrd_n_owned(h) - l);
         const int64_t top = plait_hetrd_column(h, l);
-        char *swapped = exec->scratch; /* w0 v0 w1 v1 ... of the columns' rows */
+        char *swapped = exec->scratch; /* w0 v0 w1 v1 ... at the columns' rows */
         for (int64_t c = 0; c < width; c++) {
             const char *row =
                 plait_hetrd_pair(h, exec, 0, plait_hetrd_column(h, l + c));
@@ -79,7 +79,7 @@ static void update(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
     }
 }
 
-/* The owner's: column j without what the panel's reflectors take from it, then its own. */
+/* On the owner: applies the panel's reflectors to column j, then makes the column's own reflector. */
 static void reflect(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
 {
     const plait_dtype_t dtype = h->a.dtype;
@@ -203,7 +203,7 @@ done:
     return status;
 }
 
-/* All get the same bits: "MPI requires that all processes [...] receive identical results" (MPI 4.0,
+/* All ranks get the same bits: "MPI requires that all processes [...] receive identical results" (MPI 4.0,
  * section 6.9.6). */
 static plait_status_t add_native(plait_plan_t *plan, const plait_reduce_step_t *r)
 {

@@ -15,35 +15,35 @@
 
 enum { PLAIT_HETRD_WIDTH = 32 };
 
-/* What a reduction works on; small, since each step has one. */
+/* What a reduction works on. Small, since each step has a copy. */
 typedef struct {
     plait_dealt_t a;
     int rank;
-    int width; /* vectors of a product that is summed: 1, or those of a panel (band.h) */
-    int n_pieces; /* of a maximum that are kept here: all ranks' where moves are messages */
-    bool is_native; /* sums are the transport's own; its NaN in maxima are not ours */
+    int width; /* vectors of a product that is summed: 1, or a panel's number (band.h) */
+    int n_pieces; /* pieces of a maximum on this rank: all ranks' if moves are messages */
+    bool is_native; /* the transport makes sums; not maxima: its NaN are not ours */
     int src;        /* slot of the operand */
-    int copy;       /* slot of the matrix that is reduced; reflectors in the end */
-    int panel;      /* slot of what is on all ranks, see plait_hetrd_room_t */
+    int copy;       /* slot of the matrix that is reduced; in the end reflectors */
+    int panel;      /* slot of what all ranks have, see plait_hetrd_room_t */
 } plait_hetrd_t;
 
-/* Byte offsets in the slot `panel`. Rows of pairs and sums are those of the matrix. */
+/* Byte offsets in the slot `panel`. Pairs and sums have the same rows as the matrix. */
 typedef struct {
     int64_t pairs, ld; /* v0 w0 v1 w1 ..., ld elements apart */
     int64_t pieces,
-        stride; /* this rank's part of a sum, or all ranks', stride bytes apart */
+        stride; /* this rank's part of a sum, or all ranks' parts, `stride` bytes apart */
     int64_t sum;
     int64_t d, e;  /* diagonals of T, n real numbers each */
     int64_t tau;   /* n elements */
     int64_t state; /* plait_hetrd_state_t */
-    int64_t norms; /* doubles: the parts of a reduction, as above */
-    int64_t head;  /* of a band: what a panel has of it */
+    int64_t norms; /* doubles: pieces of a maximum */
+    int64_t head;  /* of a reduction to a band: a panel's part of the band */
     int64_t n_bytes;
 } plait_hetrd_room_t;
 
 typedef struct {
     double norm;  /* largest element of all ranks; infinite: A has NaN or Inf */
-    double scale; /* of the copy */
+    double scale; /* factor of the copy */
 } plait_hetrd_state_t;
 
 plait_hetrd_room_t plait_hetrd_room(const plait_hetrd_t *h);
@@ -56,23 +56,23 @@ static inline plait_hetrd_state_t *plait_hetrd_state(const plait_hetrd_t *h,
                                            plait_hetrd_room(h).state);
 }
 
-/* Whether there is nothing to compute with. */
+/* Whether the matrix cannot be computed with. */
 static inline bool plait_hetrd_has_failed(const plait_hetrd_t *h,
                                           const plait_exec_t *exec)
 {
     return !(plait_hetrd_state(h, exec)->norm <= 0x1.fffffffffffffp1023);
 }
 
-/* Adds the steps that bring the operand to the copy and scale it: the largest element of all ranks
- * decides. */
+/* Adds the steps that copy the operand and scale the copy. The largest element of all ranks decides on the
+ * scale. */
 plait_status_t plait_hetrd_copy_add(plait_plan_t *plan, const plait_hetrd_t *h);
 
-/* Adds those that sum the ranks' parts of a product. */
+/* Adds the steps that sum the ranks' parts of a product. */
 plait_status_t plait_hetrd_sum_add(plait_plan_t *plan, const plait_hetrd_t *h,
                                    const plait_reduce_step_t *r);
 
-/* Adds the steps. Afterwards d, e and tau are in `panel` on all ranks; column j of `copy` has the
- * j-th reflector below the diagonal, its leading 1 included; T is that of A times state.scale. */
+/* Adds the steps. Afterwards d, e and tau are in `panel` on all ranks. Column j of `copy` has the j-th
+ * reflector below the diagonal, including its leading 1. T belongs to A times state.scale. */
 plait_status_t plait_hetrd_add(plait_plan_t *plan, const plait_hetrd_t *h);
 
 #endif

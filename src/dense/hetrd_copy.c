@@ -28,7 +28,7 @@ static plait_status_t copy_run(const void *params, plait_exec_t *exec)
             plait_blas_lange(dtype, 'M', n - j, 1, column + j * item, n, NULL);
         *norm = (largest > *norm || isnan(largest)) ? largest : *norm;
         if (isnan(*norm)) {
-            break; /* nothing is computed with the rest */
+            break; /* the rest is not computed with */
         }
     }
     return PLAIT_OK;

@@ -7,14 +7,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Columns of a rank's part that are multiplied at a time. */
+/* Columns of a rank's part that are multiplied together. */
 enum { MULTIPLY_COLUMNS = 64 };
 
-/* Of a part that is multiplied from both sides: it is read from memory once and from the
- * second-level cache once. */
+/* A tile, which is multiplied from both sides: it is read from memory once and from the second-level cache
+ * once. */
 enum { TILE_BYTES = 192 << 10 };
 
-/* y += A v; both from row 0 of the matrix on. */
+/* y += A v. Both begin at row 0 of the matrix. */
 typedef struct {
     const plait_hetrd_t *h;
     plait_exec_t *exec;
@@ -22,7 +22,7 @@ typedef struct {
     char *y;
 } product_t;
 
-/* Rows [top, bottom) of some columns, from both sides; x is v at the columns, z takes what belongs
+/* Multiplies rows [top, bottom) of some columns from both sides: x is v at the columns, z takes the product
  * there. */
 static void multiply_below(const product_t *p, plait_hetrd_chunk_t c, int64_t top,
                            int64_t bottom, const char *x, char *z)
@@ -39,7 +39,7 @@ static void multiply_below(const product_t *p, plait_hetrd_chunk_t c, int64_t to
     }
 }
 
-/* Columns of one block: its diagonal block, and the rows down to `bottom`. */
+/* Multiplies columns of one block: its diagonal block, and the rows down to `bottom`. */
 static void multiply_block(const product_t *p, plait_hetrd_chunk_t c, int64_t bottom)
 {
     const int64_t n = p->h->a.n, item = plait_hetrd_item(p->h);
@@ -51,7 +51,7 @@ static void multiply_block(const product_t *p, plait_hetrd_chunk_t c, int64_t bo
     multiply_below(p, c, behind, bottom, p->v + top * item, p->y + top * item);
 }
 
-/* Columns of several blocks: the staircase block by block, what is below it at once. */
+/* Multiplies columns of several blocks: the staircase block by block, all rows below the staircase at once. */
 static void multiply_blocks(const product_t *p, plait_hetrd_chunk_t c)
 {
     const plait_dtype_t dtype = p->h->a.dtype;
@@ -78,7 +78,7 @@ static void multiply_blocks(const product_t *p, plait_hetrd_chunk_t c)
     }
 }
 
-/* The share of this rank's rows in the products of the panel's vectors with v. */
+/* This rank's rows' share in the products of the panel's vectors with v. */
 static void multiply_pairs(const product_t *p, int64_t j)
 {
     const plait_hetrd_t *h = p->h;
@@ -94,7 +94,7 @@ static void multiply_pairs(const product_t *p, int64_t j)
     }
 }
 
-/* d, e and tau from above the reflector. */
+/* Keeps d, e and tau, which came above the reflector. */
 static void keep(const plait_hetrd_t *h, plait_exec_t *exec, int64_t j)
 {
     const plait_dtype_t dtype = h->a.dtype, real = plait_real_of(dtype);

@@ -6,8 +6,8 @@
 #include "plan/config.h"
 #include "plan/tiles.h"
 
-/* Columns of a block: cuSolverMg takes 1024 at most. The caller's are kept where they are between
- * the two, so that nothing has to be moved before. */
+/* Columns of a block: cuSolverMg takes at most 1024. The caller's block is kept if it is between LEAST_BLOCK
+ * and MOST_BLOCK, so that nothing has to be moved first. */
 enum { BLOCK = 256, LEAST_BLOCK = 32, MOST_BLOCK = 1024 };
 
 bool plait_joint_is_chosen(plait_choices_t choices, int64_t n, int n_ranks)
@@ -22,8 +22,8 @@ static bool is_power_of_two(int64_t n)
     return (n & (n - 1)) == 0;
 }
 
-/* Every device has a block. cuSOLVERMp's tridiagonal solver may fail where its columns are no power of
- * two, says its documentation. */
+/* Every device has a block. According to its documentation, cuSOLVERMp's tridiagonal solver may fail if the
+ * number of columns of a block is no power of two. */
 static int64_t block_of(const plait_dealt_t *a, bool is_grid)
 {
     const bool is_kept = a->block >= LEAST_BLOCK && a->block <= MOST_BLOCK &&
@@ -32,7 +32,7 @@ static int64_t block_of(const plait_dealt_t *a, bool is_grid)
         plait_max(1, plait_min(is_kept ? a->block : BLOCK, a->n / a->n_ranks));
 
     while (is_grid && !is_power_of_two(block)) {
-        block &= block - 1; /* without the least of its powers */
+        block &= block - 1; /* clears the lowest bit */
     }
     return block;
 }
@@ -79,7 +79,7 @@ done:
     return status;
 }
 
-/* Those that block i of `from` and block k of `to` have in common. */
+/* Moves the columns that block i of `from` and block k of `to` have in common. */
 static plait_status_t add_common(const plait_plan_t *plan, const plait_dealt_t *from,
                                  int64_t i, int src, const plait_dealt_t *to, int64_t k,
                                  int64_t first_of_to, int dst, bool is_lower,

@@ -21,7 +21,7 @@ static void sort(int64_t n, const double keys[], plait_merge_pair_t pairs[])
     qsort(pairs, (size_t)n, sizeof(*pairs), ascending);
 }
 
-/* What moves eigenvalues by less than this is rounding. */
+/* A change of eigenvalues by less than this is rounding. */
 static double tolerance_of(const plait_merge_t *m, const double values[],
                            const double z[])
 {
@@ -41,8 +41,8 @@ static void rotate(double *left, double *right, double c, double s)
     *right = c * y - s * x;
 }
 
-/* Where two eigenvalues that follow each other are so close that a rotation takes the first one's
- * part of z, and costs no more than rounding: makes it, and says so. */
+/* If two successive eigenvalues are so close that a rotation which removes the first one's part of z costs no
+ * more than rounding: makes this rotation, and returns true. */
 static bool deflates(const plait_merge_t *m, int64_t left, int64_t right,
                      double tolerance, double values[], const plait_merge_room_t *room)
 {
@@ -69,7 +69,7 @@ static bool deflates(const plait_merge_t *m, int64_t left, int64_t right,
     return is_close;
 }
 
-/* F, and the poles that stay. */
+/* Makes F, and the poles that are not deflated. */
 static void deflate(const plait_merge_t *m, double rho, double values[],
                     const plait_merge_room_t *room)
 {
@@ -101,7 +101,7 @@ plait_secular_t plait_merge_secular(const plait_merge_t *m)
     return (plait_secular_t){.n = *m->n_kept_p, .d = m->d, .z = m->z};
 }
 
-/* S, and what its vectors make of the two rows. */
+/* Makes S, and multiplies the two rows with its vectors. */
 static void solve(const plait_merge_t *m, double rho, const plait_merge_room_t *room)
 {
     const double *const rows[] = {room->packed[0], room->packed[1]};

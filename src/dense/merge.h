@@ -15,19 +15,19 @@
 
 #include "dense/secular.h"
 
-/* A merge of n eigenvalues; arrays of n. */
+/* A merge of n eigenvalues. Arrays have n entries. */
 typedef struct {
-    int64_t n, n_first;                /* of both halves, of the first one */
+    int64_t n, n_first;                /* of both halves, of the first half */
     int64_t *n_kept_p, *n_rotations_p; /* K */
     double *d, *z, *offset, *scale; /* K poles and weights; K roots, and 1 / |vector| */
     int64_t *origin;
-    int64_t *from;         /* F: of each place, the column of diag(Q1, Q2) R */
-    int64_t *order;        /* O: of each eigenvalue, its place */
+    int64_t *from;         /* F: for each place, the column of diag(Q1, Q2) R */
+    int64_t *order;        /* O: for each eigenvalue, its place */
     int64_t *left, *right; /* of the rotations: columns, */
     double *c, *s;         /* left' = c left + s right, right' = c right - s left */
 } plait_merge_t;
 
-/* In: of the halves, out: of the whole. Eigenvalues ascend. */
+/* In: of the halves, out: of the whole matrix. Eigenvalues ascend. */
 typedef struct {
     double *values;
     double *first, *last; /* rows of the vectors */
@@ -38,18 +38,18 @@ typedef struct {
     int64_t place;
 } plait_merge_pair_t;
 
-/* Memory of n for one merge at a time. */
+/* Work arrays of n entries, for one merge at a time. */
 typedef struct {
     double *z, *rows[2], *packed[2], *values, *weights, *base;
     plait_merge_pair_t *pairs;
 } plait_merge_room_t;
 
-/* coupling: the element of the tridiagonal matrix between the halves, whose absolute value was
- * taken from the diagonal elements on both sides of it. */
+/* coupling: the element of the tridiagonal matrix between the halves. Its absolute value has been subtracted
+ * from the diagonal elements on both sides of it. */
 void plait_merge(const plait_merge_t *m, double coupling, const plait_ends_t *ends,
                  const plait_merge_room_t *room);
 
-/* The problem that remains. */
+/* The secular problem, which remains after deflation. */
 plait_secular_t plait_merge_secular(const plait_merge_t *m);
 
 #endif

@@ -18,8 +18,8 @@ static const plait_attr_t ormqr_attrs[] = {
 
 typedef struct {
     int rank;
-    int64_t k;     /* the panel, for people */
-    bool is_whole; /* all reflectors at once, by LAPACK: on one rank */
+    int64_t k;     /* the panel, only to be printed */
+    bool is_whole; /* all reflectors at once, by LAPACK: on a single rank */
     plait_reflect_t reflect;
 } step_t;
 
@@ -183,7 +183,7 @@ static plait_status_t ormqr_plan(const void *params, const plait_problem_t *prob
                                 .src_slot = plait_slot_arg(plan, 2),
                                 .dst_slot = plait_slot_ret(plan, 0)};
     if (problem->n_ranks == 1) {
-        o.qr.block = plait_max(p->k, 1); /* the same array, and LAPACK as a whole */
+        o.qr.block = plait_max(p->k, 1); /* the same array, for LAPACK as a whole */
     }
     PLAIT_TRY(plait_sweep_fence(plan));
     PLAIT_TRY(plait_sweep_outline(plan, &outline));

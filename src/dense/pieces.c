@@ -6,11 +6,11 @@
 #include "dense/dealt.h"
 #include "dense/fan.h"
 
-/* More ranks than this sum a part each, where each would read at least so much to sum all by itself,
- * which takes longer than one more fence. */
+/* If more ranks than MAX_SUMMING would each read at least MIN_BYTES to sum everything, each rank sums a part
+ * instead: the reads take longer than one more fence. */
 enum { MAX_SUMMING = 4, MIN_BYTES = 32 << 10 };
 
-/* Elements; parts are multiples of it. */
+/* Elements. Sizes of parts are multiples of it. */
 enum { GRAIN = 8 };
 
 static bool is_worth_sharing(int n_ranks, int64_t n, int64_t item)
@@ -29,7 +29,7 @@ typedef struct {
     int64_t from, to;
 } span_t;
 
-/* Messages: what a rank sums of all ranks' pieces comes here, side by side. */
+/* For messages: brings all ranks' pieces of the elements that a rank sums to this rank, side by side. */
 static plait_status_t collect(plait_plan_t *plan, const plait_reduce_step_t *r,
                               const span_t spans[])
 {
@@ -65,7 +65,7 @@ done:
     return status;
 }
 
-/* Each rank's part of the sum to all others. */
+/* Brings each rank's part of the sum to all other ranks. */
 static plait_status_t share(plait_plan_t *plan, const plait_reduce_step_t *r,
                             const span_t spans[])
 {

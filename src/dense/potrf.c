@@ -19,7 +19,7 @@ static const plait_attr_t potrf_attrs[] = {
     PLAIT_ATTR_END,
 };
 
-/* The lower triangle of the operand's columns, zero above. */
+/* Copies the lower triangle of the operand's columns, with zeros above it. */
 static plait_status_t start_run(const void *params, plait_exec_t *exec)
 {
     const plait_factor_t *f = params;
@@ -91,7 +91,7 @@ static plait_status_t start_tiles(const void *params, const plait_tiles_t *tiles
     return begin_tiles(params, 'R', tiles);
 }
 
-/* A factor's diagonal is the caller's: real only if potrf wrote it. */
+/* The caller made the factor's diagonal: it is real only if potrf wrote it. */
 static plait_status_t factor_tiles(const void *params, const plait_tiles_t *tiles)
 {
     return begin_tiles(params, 'N', tiles);
@@ -271,7 +271,7 @@ done:
     return status;
 }
 
-/* Where a panel has failed nobody looks at what becomes of the others. */
+/* Does not look at info: if a panel has failed, nobody reads the others. */
 static plait_status_t update_tiles(const void *params, const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;
@@ -454,7 +454,7 @@ static const plait_factor_kind_t potrf_kind = {.start = &plait_potrf_start_kerne
                                                .is_lower = true,
                                                .n_flops = 0.5};
 
-/* Rows of the grid that is asked for, or chosen. */
+/* Rows of the grid: as given by the caller, or chosen here. */
 static plait_status_t grid_rows(const plait_potrf_params_t *p,
                                 const plait_problem_t *problem, const plait_dealt_t *d,
                                 int *n_rows_p)

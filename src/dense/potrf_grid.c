@@ -33,7 +33,7 @@ static plait_status_t update(plait_plan_t *plan, const plait_grid_factor_t *f,
     return add(plan, &plait_on_grid_update_kernel, &own);
 }
 
-/* Block (k, k) goes down its column of the grid, and how it went. */
+/* Sends block (k, k) and info down the block's column of the grid. */
 static plait_status_t fetch_diagonal(plait_plan_t *plan, plait_grid_factor_t *f)
 {
     plait_status_t status = PLAIT_OK;
@@ -77,7 +77,7 @@ done:
     return status;
 }
 
-/* Where the rank in this row and column of the grid has the row's part of panel k. */
+/* Where the rank in this row and column of the grid has its row's part of panel k. */
 static plait_panel_t rows_of(const plait_grid_factor_t *f, int row, int column)
 {
     const int64_t n_rows = plait_on_grid_rows_below(f, row);
@@ -93,7 +93,7 @@ static plait_panel_t rows_of(const plait_grid_factor_t *f, int row, int column)
         .width = plait_on_grid_width(f)};
 }
 
-/* The own rows of panel k, from the rank of the same row that has them. */
+/* Fetches the own rows of panel k from the rank in the same row of the grid that made them. */
 static plait_status_t fetch_rows(plait_plan_t *plan, plait_grid_factor_t *f)
 {
     plait_status_t status = PLAIT_OK;
@@ -122,9 +122,9 @@ done:
     return status;
 }
 
-/* Those of a row's part of panel k that are the own columns. A rank of the own column of the grid
- * passes them on that has them as rows; one that can be read is asked where they were made, so as not to
- * wait for that. */
+/* Appends the rows of panel k that lie in `row` and match the own columns. A rank of the own column of the grid
+ * that has them as rows passes them on. If ranks can be read, the rank that made them is read instead, so that
+ * nobody waits for another rank's copy. */
 static plait_status_t add_columns_of(const plait_plan_t *plan,
                                      const plait_grid_factor_t *f, int row,
                                      plait_move_t *what)
@@ -171,12 +171,12 @@ done:
     return status;
 }
 
-/* Makes panel k while the block columns behind it are updated by the one before. f->k: k - 1. */
+/* Makes panel k while panel k - 1 updates the block columns behind it. f->k: k - 1. */
 static plait_status_t panel(plait_plan_t *plan, const plait_grid_factor_t *f, int64_t k)
 {
     plait_status_t status = PLAIT_OK;
     const int64_t n_blocks = plait_dealt_n_blocks(&f->g.d);
-    /* half of a triangle's area; messages wait for nobody but who sends them */
+    /* half of a triangle's area; with messages ranks wait only for senders */
     const int64_t middle = (plan->direct == PLAIT_DIRECT_NONE)
                                ? k + 1
                                : k + 1 + (n_blocks - k - 1) * 3 / 10;
@@ -207,7 +207,7 @@ done:
     return status;
 }
 
-/* One array for the rank's blocks, one for what it gets of each kind. */
+/* One array for the rank's blocks, and one for each kind of data that it gets. */
 static plait_status_t add_work(plait_plan_t *plan, plait_grid_factor_t *f)
 {
     plait_status_t status = PLAIT_OK;

@@ -44,20 +44,21 @@ static inline bool plait_on_grid_is_diagonal(const plait_grid_factor_t *f)
     return f->row == plait_on_grid_row(f) && f->column == plait_on_grid_column(f);
 }
 
-/* Rows of panel k below block k that are a row's of the grid. */
+/* Rows of panel k below block k that belong to a row of the grid. */
 static inline int64_t plait_on_grid_rows_below(const plait_grid_factor_t *f, int row)
 {
     return plait_grid_behind(&f->g.rows, row, f->k + 1);
 }
 
-/* Those that are the own columns. */
+/* Rows of panel k below block k that match the own columns. */
 static inline int64_t plait_on_grid_columns_below(const plait_grid_factor_t *f)
 {
     return plait_grid_behind(&f->g.columns, f->column, f->k + 1);
 }
 
-/* With plait_grid_factor_t as params: of the own diagonal blocks what counts is kept; block (k, k) is
- * factored; the own rows below it are solved for; own block columns of [first, end) are updated. */
+/* Kernels with plait_grid_factor_t as params. start: trims the own diagonal blocks to what counts. diagonal:
+ * factors block (k, k). solve: solves for the own rows below it. update: updates own block columns of [first,
+ * end). */
 extern const plait_kernel_t plait_on_grid_start_kernel;
 extern const plait_kernel_t plait_on_grid_diagonal_kernel;
 extern const plait_kernel_t plait_on_grid_solve_kernel;

@@ -49,7 +49,7 @@ static void touch_panel(const plait_grid_factor_t *f, const plait_panel_t *panel
 
 /* ---- Kernels ---- */
 
-/* Of the own diagonal blocks only the lower triangle counts, and no imaginary part of the diagonal. */
+/* Of the own diagonal blocks only the lower triangle counts, and of the diagonal only the real part. */
 static plait_status_t start_run(const void *params, plait_exec_t *exec)
 {
     const plait_grid_factor_t *f = params;
@@ -148,7 +148,7 @@ static void diagonal_touch(const void *params, plait_touch_fn_t touch, void *con
     touch_local(f, true, f->k, f->k, plait_on_grid_width(f), touch, context);
 }
 
-/* The block of the first own rows below the diagonal block. */
+/* The block in which the own rows below the diagonal block begin. */
 static int64_t first_below(const plait_grid_factor_t *f)
 {
     return plait_dealt_next(&f->g.rows, f->row, f->k + 1);
@@ -203,8 +203,8 @@ static void solve_touch(const void *params, plait_touch_fn_t touch, void *contex
     }
 }
 
-/* What is updated of an own block column j: rows from block `row` on; and where what it is updated
- * by begins, in bytes from the first own row and the first own column of the panel. */
+/* The part of an own block column j that is updated: rows from block `row` on. And where the data for the
+ * update begin, in bytes from the panel's first own row and first own column. */
 typedef struct {
     int64_t row, n_rows;
     int64_t rows_at, columns_at;

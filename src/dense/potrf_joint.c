@@ -9,8 +9,9 @@
 #include <inttypes.h>
 
 typedef struct {
-    plait_factor_t f;     /* the result, from itself */
-    plait_factor_t there; /* as the devices have it: that, or a work slot */
+    plait_factor_t f; /* the result, in place */
+    plait_factor_t
+        there; /* the matrix as the devices have it: the result, or a work slot */
     plait_joint_t joint;
 } parts_t;
 
@@ -61,7 +62,7 @@ static void joint_touch(const void *params, plait_touch_fn_t touch, void *contex
 
 /* ---- What it has found -------------------------------------------------------------------------- */
 
-/* The library may leave anything above the diagonal. */
+/* Above the diagonal the library may leave anything. */
 static plait_status_t trim_tiles(const void *params, const plait_tiles_t *tiles)
 {
     return plait_potrf_trim_tiles(&((const parts_t *)params)->f, 'R', tiles);
@@ -72,7 +73,7 @@ static void trim_touch(const void *params, plait_touch_fn_t touch, void *context
     plait_potrf_trim_touch(&((const parts_t *)params)->f, touch, context);
 }
 
-/* And may go on where an element of it is not finite. */
+/* If an element of the factor is not finite, the library may not report it. */
 static plait_status_t judge_tiles(const void *params, const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;
@@ -106,7 +107,7 @@ static void judge_touch(const void *params, plait_touch_fn_t touch, void *contex
     plait_factor_touch_info(f, true, touch, context);
 }
 
-/* The least of what all ranks have found is the first minor that is not positive. */
+/* The least order that any rank has found is the first minor that is not positive. */
 static plait_status_t settle(const void *params, plait_exec_t *exec,
                              const plait_joint_part_t parts[])
 {
@@ -163,8 +164,8 @@ static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
     return plait_plan_kernel_copy(plan, kernel, p, sizeof(*p));
 }
 
-/* What the operand's lower triangle becomes, in the result's place; info is the library's. start: brings that
- * triangle to where the library works on it, and sets info to 0. */
+/* Makes, in the result's place, what the library makes from the operand's lower triangle; info is the
+ * library's. start: brings the triangle to where the library works on it, and sets info to 0. */
 static plait_status_t add_call(plait_plan_t *plan, const plait_joint_t *joint,
                                const plait_factor_t *given, const plait_kernel_t *start,
                                parts_t *p)
@@ -180,7 +181,7 @@ static plait_status_t add_call(plait_plan_t *plan, const plait_joint_t *joint,
     p->there.src_slot = plait_slot_arg(plan, 0);
     p->there.d.block = joint->call.block;
     plait_plan_need_scratch(plan, joint->work_bytes);
-    plait_plan_agree(plan, 2); /* 1: one rank has all of it */
+    plait_plan_agree(plan, 2); /* 1: one rank has the whole matrix */
     plait_plan_agree(plan, (uint64_t)d->block);
     if (is_moved) {
         PLAIT_TRY(plait_plan_add_work(plan, plait_dealt_bytes(d), &p->there.slot));
@@ -199,7 +200,7 @@ done:
     return status;
 }
 
-/* Tells all ranks how it has ended; NaN where it failed. */
+/* Brings the outcome to all ranks; NaN if the call failed. */
 static plait_status_t add_finish(plait_plan_t *plan, const parts_t *p)
 {
     plait_status_t status = PLAIT_OK;

@@ -40,7 +40,7 @@ static plait_status_t identity_run(const void *params, plait_exec_t *exec)
     return PLAIT_OK;
 }
 
-/* Zeros, of which the first that count in each column become 1. */
+/* Zeros; then the first element that counts in each column becomes 1. */
 static plait_status_t identity_tiles(const void *params, const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;

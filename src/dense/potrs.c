@@ -31,7 +31,7 @@ static plait_status_t call(const void *params, plait_exec_t *exec,
                            const plait_joint_part_t parts[])
 {
     const parts_t *p = params;
-    int32_t info = 0; /* a solution has no outcome */
+    int32_t info = 0; /* a solve has no outcome */
 
     return plait_joint_run(&p->joint, exec, parts, NULL, &info);
 }
@@ -76,7 +76,7 @@ static const plait_kernel_t joint_kernel = {.name = "potrs: by all devices at on
                                             .touch = joint_touch,
                                             .print = joint_print};
 
-/* The rank's columns of b to those of x, zero behind them. */
+/* Copies the rank's columns of b to x, with zeros behind them. */
 static plait_status_t add_outline(plait_plan_t *plan, const plait_trsm_t *t, int src)
 {
     const plait_outline_t outline = {.own = t->own,
@@ -88,8 +88,8 @@ static plait_status_t add_outline(plait_plan_t *plan, const plait_trsm_t *t, int
     return plait_sweep_outline(plan, &outline);
 }
 
-/* The block columns of a whole right-hand side between a slot that has all of them and one with a rank's own:
- * to the owner's from its own, or from that to all ranks. */
+/* Moves block columns of a whole right-hand side. whole_slot has all columns, `slot` has a rank's own columns.
+ * Forth: each owner copies its own columns. is_back: the owner's columns go to all ranks. */
 static plait_status_t add_whole(plait_plan_t *plan, const plait_dealt_t *b,
                                 int whole_slot, int slot, bool is_back)
 {
@@ -118,7 +118,7 @@ done:
     return status;
 }
 
-/* The right-hand side in the devices' deal: in the result's place if that is the same. */
+/* Brings the right-hand side to the devices' deal: into the result's place if the deals are equal. */
 static plait_status_t add_rhs(plait_plan_t *plan, const plait_trsm_t *t, parts_t *p)
 {
     plait_status_t status = PLAIT_OK;
@@ -136,7 +136,7 @@ done:
     return status;
 }
 
-/* The solution to its place. */
+/* Brings the solution to its place. */
 static plait_status_t add_result(plait_plan_t *plan, const plait_trsm_t *t,
                                  const parts_t *p)
 {

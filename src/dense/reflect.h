@@ -7,8 +7,7 @@
 #include "kernel/blas.h"
 #include "plan/tiles.h"
 
-/* Rows [row, row + panel.n_rows) of n_columns columns at an offset of `slot` become H times
- * themselves, or H^H times. */
+/* Rows [row, row + panel.n_rows) of n_columns columns at an offset of `slot` are multiplied by H, or by H^H. */
 typedef struct {
     plait_dtype_t dtype;
     plait_panel_t panel; /* from its diagonal on */
@@ -24,7 +23,8 @@ typedef struct {
 plait_status_t plait_reflect_tau_fits(const plait_dealt_t *d,
                                       const plait_array_t *array, const char *what);
 
-/* LAPACK's geqrf of what a rank has, in range meanwhile (kernel/range.h): R, and the reflectors below it. */
+/* LAPACK's geqrf of a rank's rows: R, and the reflectors below it. The rows are scaled into range for the call
+ * (kernel/range.h). */
 void plait_reflect_factor(plait_dtype_t dtype, int64_t m, int64_t n, void *a,
                           int64_t ld, void *tau, plait_blas_work_t *work);
 
@@ -36,7 +36,7 @@ void plait_reflect_run(const plait_reflect_t *r, const plait_exec_t *exec);
 plait_status_t plait_reflect_tiles(const plait_reflect_t *r,
                                    const plait_tiles_t *tiles);
 
-/* What it reads, but what it writes as well: its columns. */
+/* Touches what is read, and what is also written: the columns. */
 void plait_reflect_touch(const plait_reflect_t *r, int rank, plait_touch_fn_t touch,
                          void *context);
 

@@ -7,7 +7,7 @@
 
 enum { N_LANES = 4, MAX_ITERATIONS = 400 };
 
-/* Divisions are what takes the time: as many at once as the processor has. */
+/* Divisions take most of the time: as many are made at once as the processor can. */
 typedef double lanes_t __attribute__((vector_size(N_LANES * sizeof(double))));
 
 static inline void load(lanes_t *to, const double *from)
@@ -20,12 +20,12 @@ static inline double total(const lanes_t *x)
     return ((*x)[0] + (*x)[1]) + ((*x)[2] + (*x)[3]);
 }
 
-/* A part of the secular function and its derivative, both with the sign that they have. */
+/* A part of the secular function and its derivative, both with their own sign. */
 typedef struct {
     double value, slope;
 } part_t;
 
-/* Poles [from, to), at `offset` from pole `origin`. */
+/* Sums over poles [from, to), at `offset` from pole `origin`. */
 static part_t sum_poles(const plait_secular_t *s, int64_t from, int64_t to,
                         int64_t origin, double offset)
 {
@@ -52,16 +52,16 @@ static part_t sum_poles(const plait_secular_t *s, int64_t from, int64_t to,
     return sum;
 }
 
-/* A root that is sought: two poles that count most, and where it is. */
+/* The search for a root: the two poles that count most, and an interval with the root. */
 typedef struct {
-    int64_t left; /* of the two poles; the other one is the next */
+    int64_t left; /* pole; the other pole is the next one */
     int64_t origin;
     bool is_last; /* the root is beyond both */
     double low, high;
 } search_t;
 
-/* The step to the root of the function that has the same value, and the same slopes of both
- * parts, with two poles only; NaN if there is none. */
+/* The step to the root of a function with two poles that has the same value, and in both parts the same slopes;
+ * NaN if there is none. */
 static double step_for(const plait_secular_t *s, const search_t *q, double offset,
                        part_t left, part_t right, double value)
 {
@@ -82,7 +82,7 @@ static double step_for(const plait_secular_t *s, const search_t *q, double offse
     return step;
 }
 
-/* Half of the interval; towards a pole by orders of magnitude. */
+/* Halves the interval; near a pole goes by orders of magnitude. */
 static double halved(const search_t *q)
 {
     double middle = (q->low + q->high) / 2;
@@ -118,7 +118,8 @@ static double iterate(const plait_secular_t *s, search_t *q, double offset)
     return offset;
 }
 
-/* Which half of the interval between two poles has the root says which pole it is measured from. */
+/* Starts a search between two poles. The root is measured from the pole in whose half of the interval it
+ * lies. */
 static void search_between(const plait_secular_t *s, int64_t j, search_t *q,
                            double *start_p)
 {
@@ -160,7 +161,7 @@ void plait_secular_root(const plait_secular_t *s, int64_t j, int64_t *origin_p,
     }
 }
 
-/* Of (d - root j) / (d - pole j), j in [from, to). */
+/* Product of (d - root j) / (d - pole j), j in [from, to). */
 static double multiply_ratios(const plait_secular_t *s, double d, int64_t from,
                               int64_t to, const double base[], const double offset[])
 {

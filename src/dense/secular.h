@@ -21,13 +21,13 @@ typedef struct {
 void plait_secular_root(const plait_secular_t *s, int64_t j, int64_t *origin_p,
                         double *offset_p);
 
-/* Element i of the vector that has the roots base[j] + offset[j], up to a factor that all elements
- * have; base[j] is the pole that root j is measured from. */
+/* Element i of the vector for which the roots are base[j] + offset[j], up to a factor that all elements share.
+ * base[j] is the pole from which root j is measured. */
 double plait_secular_weight(const plait_secular_t *s, int64_t i, const double base[],
                             const double offset[]);
 
-/* With s->z replaced by it: 1 / |x| for vector j, x[i] = z[i] / (d[i] - root j), and the inner
- * products of two rows with x / |x|. */
+/* Needs s->z replaced by plait_secular_weight. With x[i] = z[i] / (d[i] - root j) for vector j: returns 1 /
+ * |x|, and the inner products of two rows with x / |x|. */
 double plait_secular_vector(const plait_secular_t *s, int64_t origin, double offset,
                             const double *const rows[2], double products[2]);
 

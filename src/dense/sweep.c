@@ -17,7 +17,7 @@ plait_status_t plait_sweep_fence(plait_plan_t *plan)
     return (plan->n_ranks > 1) ? plait_plan_fence(plan) : PLAIT_OK;
 }
 
-/* The matrix without the blocks that begin at row_end or behind it. */
+/* The matrix without the blocks that begin at or behind row_end. */
 static plait_dealt_t left_of(const plait_own_t *own, int64_t row_end)
 {
     plait_dealt_t d = own->d;
@@ -61,7 +61,7 @@ static int64_t rows_offset(const plait_rows_t *rows, int64_t item, int64_t row,
     return (column * rows->ld + rows->row + row) * item;
 }
 
-/* Rows [row, row + n_rows) behind rows->row, of columns [column, column + n_columns). */
+/* Touches rows [row, row + n_rows), counted from rows->row, of columns [column, column + n_columns). */
 static void touch_rows(plait_touch_fn_t touch, void *context, bool is_write, int rank,
                        const plait_rows_t *rows, int64_t item, int64_t row,
                        int64_t n_rows, int64_t column, int64_t n_columns)
@@ -74,13 +74,13 @@ static void touch_rows(plait_touch_fn_t touch, void *context, bool is_write, int
 
 /* ---- product -------------------------------------------------------------------------------- */
 
-/* Columns that a product treats alike: the first `cut` rows are left out. */
+/* Columns that a product treats alike: it leaves out their first `cut` rows. */
 typedef struct {
     int64_t column, n_columns, cut;
 } flight_t;
 
-/* The next one behind *f, which starts as {0}; false at the end. Stairs are level down to the
- * first row; from there on each block is one step. */
+/* The flight behind *f, which starts as {0}; false at the end. Stairs are level down to the first row; from
+ * there on each block is one step. */
 static bool next_flight(const plait_product_t *p, flight_t *f)
 {
     const plait_dealt_t *d = &p->own.d;
@@ -103,7 +103,7 @@ static bool next_flight(const plait_product_t *p, flight_t *f)
     return column < p->n_columns;
 }
 
-/* Extents of one of a product's BLAS calls, and where in `part` it begins. */
+/* Extents of one of a product's BLAS calls, and where the call begins in `part`. */
 typedef struct {
     int64_t n_out, n_in, src_row, dst_row;
     int64_t part_row, part_column;
@@ -125,8 +125,8 @@ static extents_t extents_of(const plait_product_t *p, const flight_t *f)
     };
 }
 
-/* One of a product's BLAS calls. For one column gemv: gemm packs what it multiplies with, which
- * takes half as long again (OpenBLAS 0.3, n = 4000). */
+/* One of a product's BLAS calls. gemv for one column: gemm packs its operands, which takes half as long again
+ * (OpenBLAS 0.3, n = 4000). */
 static void multiply(const plait_product_t *p, const flight_t *f, const char *part,
                      const char *src, char *dst)
 {
@@ -365,14 +365,14 @@ plait_status_t plait_sweep_triangle(plait_plan_t *plan,
 
 /* ---- outline -------------------------------------------------------------------------------- */
 
-/* Columns of which the same rows are kept. */
+/* Columns in which the same rows are kept. */
 typedef struct {
     int64_t column, n_columns; /* in the rank's array */
     int64_t first, end;        /* rows */
 } strip_t;
 
-/* The next one behind *s, which starts as {0}: columns of a lower matrix one by one, then what is
- * behind the rank's own. */
+/* The strip behind *s, which starts as {0}: columns of a lower matrix one by one, then the columns behind the
+ * rank's own. */
 static bool next_strip(const plait_outline_t *o, strip_t *s)
 {
     const plait_dealt_t *d = &o->own.d;

@@ -10,14 +10,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Leaves of the tree, which LAPACK solves, have an eighth of n, within these bounds: their vectors
- * are applied as they are. */
+/* LAPACK solves the leaves of the tree. A leaf has an eighth of n, within these bounds. Leaves' vectors are
+ * applied directly. */
 enum { LEAF_PART = 8, MIN_LEAF = 8, MAX_LEAF = 256 };
 
-/* Columns that go down the tree together, and columns of S that are made at a time. */
+/* Columns that go down the tree together, and columns of S that are made together. */
 enum { COLUMNS = 256, STRIPE = 128 };
 
-/* Arrays of n that are kept of each level, and that the walk up has. */
+/* Arrays of n that are kept for each level, and arrays of n for the walk up. */
 enum { N_LEVEL_NUMBERS = 6, N_LEVEL_INTS = 7, N_NUMBERS = 13, N_PAIRS = 1 };
 
 /* The tree: level l has 2^l nodes, rows [n i / 2^l, n (i + 1) / 2^l) are those of node i. */
@@ -49,7 +49,7 @@ static int64_t level_words(int64_t n)
     return (N_LEVEL_NUMBERS + N_LEVEL_INTS) * n;
 }
 
-/* Of doubles and int64s alike. */
+/* Words of the tree, for doubles and int64s alike. */
 static int64_t tree_words(int64_t n, tree_t *tree)
 {
     const int n_levels = n_levels_of(n);
@@ -114,8 +114,8 @@ static plait_merge_t merge_at(const tree_t *tree, int level, int64_t i)
 
 /* ---- Up: eigenvalues, and what vectors are made of -------------------------------------------------- */
 
-/* Diagonals as the tree has them: of norm 1, couplings of leaves taken from the diagonal. Returns
- * what they were divided by. */
+/* The diagonals as the tree needs them: norm 1, couplings of leaves subtracted from the diagonal. Returns the
+ * number that they were divided by. */
 static double tear(const plait_tridiagonal_t *t, plait_exec_t *exec, const tree_t *tree,
                    double *d, double *e)
 {
@@ -151,7 +151,7 @@ static int64_t stedc_words(int64_t n)
     return work.n + work.n_ints;
 }
 
-/* Vectors of leaf i, and their first and last rows. scratch: of stedc. */
+/* Computes the vectors of leaf i, and their first and last rows. scratch: for stedc. */
 static int64_t solve_leaf(const tree_t *tree, int64_t i, double *e, void *scratch,
                           plait_dtype_t real)
 {
@@ -170,12 +170,13 @@ static int64_t solve_leaf(const tree_t *tree, int64_t i, double *e, void *scratc
         tree->last[row + j] = q[j * n + n - 1];
     }
     for (int64_t j = 0; j < n * n && real == PLAIT_F32; j++) {
-        plait_scalar_put(real, q, j, q[j]); /* in place: not behind what is read */
+        plait_scalar_put(real, q, j,
+                         q[j]); /* in place: never behind the element that is read */
     }
     return info;
 }
 
-/* Returns LAPACK's info; the norm is what eigenvalues are to be multiplied with. */
+/* Returns LAPACK's info. Eigenvalues are to be multiplied by the norm. */
 static int64_t go_up(const plait_tridiagonal_t *t, plait_exec_t *exec,
                      const tree_t *tree, double *norm_p)
 {
@@ -209,12 +210,12 @@ static int64_t go_up(const plait_tridiagonal_t *t, plait_exec_t *exec,
 
 /* ---- Down: a rank's vectors --------------------------------------------------------------------------- */
 
-/* Columns on their way down: real, n rows, leading dimension n. */
+/* Columns on the way down: real, n rows, leading dimension n. */
 typedef struct {
     plait_dtype_t real;
     int64_t size; /* of a number */
     int64_t n, n_columns;
-    int64_t first; /* which eigenvector the first column is */
+    int64_t first; /* index of the eigenvector that the first column is */
     char *x;
     char *packed, *product; /* n x COLUMNS each */
     char *stripe;           /* n x STRIPE */
@@ -235,7 +236,7 @@ static inline void copy_number(int64_t size, char *to, const char *from)
     }
 }
 
-/* Column j of S to `to`. */
+/* Writes column j of S to `to`. */
 static void make_column(const down_t *q, const plait_merge_t *m, int64_t j, char *to)
 {
     const plait_secular_t s = plait_merge_secular(m);
@@ -247,7 +248,7 @@ static void make_column(const down_t *q, const plait_merge_t *m, int64_t j, char
     }
 }
 
-/* At the root columns are those of the identity: S has what becomes of them. */
+/* At the root the columns are columns of the identity: their products are columns of S. */
 static void begin(const down_t *q, const plait_merge_t *m)
 {
     const int64_t n_kept = *m->n_kept_p, ld = m->n * q->size;
@@ -264,7 +265,7 @@ static void begin(const down_t *q, const plait_merge_t *m)
     }
 }
 
-/* Rows to the order of F, and the product of S with those that it has. */
+/* Brings rows to the order of F, and multiplies S with the rows that it has. */
 static void multiply(const down_t *q, const plait_merge_t *m, int64_t row)
 {
     const int64_t n_kept = *m->n_kept_p, ld = m->n * q->size, size = q->size;
@@ -286,7 +287,7 @@ static void multiply(const down_t *q, const plait_merge_t *m, int64_t row)
     }
 }
 
-/* Rows to the columns of the halves' vectors, and rotations undone, the last one first. */
+/* Brings rows to the order of the halves' vectors, and undoes the rotations, the last one first. */
 static void unpack(const down_t *q, const plait_merge_t *m, int64_t row)
 {
     const int64_t n_kept = *m->n_kept_p, size = q->size;
@@ -344,7 +345,7 @@ static void go_down(const down_t *q, const tree_t *tree)
     }
 }
 
-/* All vectors of this rank; they are real until the last one is there. */
+/* Computes all vectors of this rank. They stay real until the last one is done. */
 static void make_vectors(const plait_tridiagonal_t *t, plait_exec_t *exec,
                          const tree_t *tree)
 {
@@ -370,7 +371,7 @@ static void make_vectors(const plait_tridiagonal_t *t, plait_exec_t *exec,
 
 /* ---- The step ------------------------------------------------------------------------------------------ */
 
-/* Eigenvalues alone, all of them on every rank, at a cost of n^2. */
+/* Computes eigenvalues alone: all of them on every rank, at a cost of n^2. */
 static int64_t solve_values(const plait_tridiagonal_t *t, plait_exec_t *exec)
 {
     const plait_dtype_t real = plait_real_of(t->h.a.dtype);
@@ -383,7 +384,8 @@ static int64_t solve_values(const plait_tridiagonal_t *t, plait_exec_t *exec)
     work.ints = exec->scratch;
     work.work = exec->scratch + work.n_ints * 8;
     memcpy(w, panel + room.d, (size_t)(n * size));
-    memcpy(panel + room.sum, panel + room.e, (size_t)(n * size)); /* is destroyed */
+    memcpy(panel + room.sum, panel + room.e,
+           (size_t)(n * size)); /* stedc destroys it */
     return plait_blas_stedc(real, 'N', n, w, panel + room.sum, NULL, n, &work);
 }
 
@@ -470,7 +472,7 @@ static const plait_kernel_t solve_kernel = {.name = "tridiagonal",
                                             .touch = solve_touch,
                                             .print = solve_print};
 
-/* Up and down take turns in it. */
+/* The walks up and down use the scratch in turn. */
 static int64_t scratch_bytes(const plait_tridiagonal_t *t)
 {
     const plait_dtype_t real = plait_real_of(t->h.a.dtype);

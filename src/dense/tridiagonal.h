@@ -16,8 +16,8 @@ typedef struct {
     plait_hetrd_t h;  /* d and e are in its panel */
     int w, v, info;   /* slots of results */
     int tree;         /* work slot of plait_tridiagonal_bytes() */
-    bool has_vectors; /* of the dtype of A */
-    /* vectors of this rank: the first one, how many, and columns of its array */
+    bool has_vectors; /* vectors have the dtype of A */
+    /* this rank's vectors: the first one, how many, and columns of its array */
     int64_t first;
     int64_t n_columns, n_stored;
 } plait_tridiagonal_t;
@@ -25,8 +25,8 @@ typedef struct {
 /* Bytes of the tree. */
 int64_t plait_tridiagonal_bytes(const plait_tridiagonal_t *t);
 
-/* Adds the steps; eigenvalues are those of A. Where there are none, because A is not finite or a
- * solver failed, w and v are NaN, and plait_hetrd_has_failed says so from then on. */
+/* Adds the steps; eigenvalues are those of A. If there are none, because A is not finite or a solver failed, w
+ * and v are NaN, and from then on plait_hetrd_has_failed returns true. */
 plait_status_t plait_tridiagonal_add(plait_plan_t *plan, const plait_tridiagonal_t *t);
 
 #endif

@@ -91,8 +91,8 @@ done:
     return status;
 }
 
-/* Block k: rows [first, end) are fetched, of which [column, column + width) are the diagonal
- * block and [rest, rest_end) the others. */
+/* Block k: fetches rows [first, end). Of these, [column, column + width) are the diagonal block, and [rest,
+ * rest_end) the other rows. */
 static plait_status_t add_panel(const plait_trsm_t *t, plait_plan_t *plan, int64_t k)
 {
     plait_status_t status = PLAIT_OK;
@@ -164,7 +164,7 @@ done:
     return status;
 }
 
-/* A whole right-hand side, and several ranks: these steps have fences of their own. */
+/* A whole right-hand side and several ranks: the steps have their own fences. */
 static bool is_few(const plait_plan_t *plan, const plait_trsm_t *t)
 {
     return t->is_whole && plan->n_ranks > 1;
@@ -189,7 +189,7 @@ static plait_status_t add_few(const plait_trsm_t *t, plait_plan_t *plan)
 static plait_status_t add_dealt(plait_trsm_t *t, plait_plan_t *plan)
 {
     plait_status_t status = PLAIT_OK;
-    plait_trsm_t walk = *t; /* in its own blocks */
+    plait_trsm_t walk = *t; /* with its own blocks */
     plait_dealt_t *x = &walk.own.d;
     const int64_t n_stored = plait_dealt_stored(x);
     /* one column: tiles and gemv take two thirds of the time of BLAS's own trsm */

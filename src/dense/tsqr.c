@@ -43,7 +43,8 @@ static int n_levels(int n_ranks)
     return n;
 }
 
-/* Who combines a rank's triangle with its own at a level; -1: it is not sent at this one. */
+/* The rank that combines a rank's triangle with its own at a level; -1: the triangle is not sent at this
+ * level. */
 static int parent_of(int rank, int level)
 {
     const int64_t bit = (int64_t)1 << level;
@@ -51,7 +52,7 @@ static int parent_of(int rank, int level)
     return (rank % (2 * bit) == bit) ? (int)(rank - bit) : -1;
 }
 
-/* Whose triangle a rank combines with its own at a level; -1: nobody's. */
+/* The rank whose triangle a rank combines with its own at a level; -1: none. */
 static int child_of(int rank, int level, int n_ranks)
 {
     const int64_t bit = (int64_t)1 << level;
@@ -59,7 +60,7 @@ static int child_of(int rank, int level, int n_ranks)
     return (rank % (2 * bit) == 0 && rank + bit < n_ranks) ? (int)(rank + bit) : -1;
 }
 
-/* They are at the levels from 0 on. */
+/* Number of pairs of a rank. They are at the levels from 0 on. */
 static int n_pairs(int rank, int n_ranks)
 {
     int n = 0;
@@ -72,7 +73,7 @@ static int n_pairs(int rank, int n_ranks)
 
 /* ---- sizes ---- */
 
-/* Scratch of a factorization: scalar factors of n reflectors, and LAPACK's work behind them. */
+/* Scratch of a factorization: scalar factors of n reflectors, then LAPACK's work memory. */
 static int64_t factors_bytes(const plait_tsqr_t *t)
 {
     return (t->n * plait_tsqr_item(t) + 63) / 64 * 64;
@@ -98,7 +99,8 @@ static int64_t scratch_bytes(const plait_tsqr_t *t)
 
 /* ---- triangles ---- */
 
-/* The upper triangle of n columns, ld elements apart. `to` may be where they begin, if ld >= 2 n. */
+/* Packs the upper triangle of n columns, ld elements apart. `to` may be where the columns begin, if ld >= 2
+ * n. */
 static void pack(const plait_tsqr_t *t, char *to, const char *columns, int64_t ld)
 {
     const int64_t item = plait_tsqr_item(t);
@@ -109,7 +111,7 @@ static void pack(const plait_tsqr_t *t, char *to, const char *columns, int64_t l
     }
 }
 
-/* The same with zeros below the diagonal, down to row n. */
+/* Undoes this, with zeros below the diagonal, down to row n. */
 static void unpack(const plait_tsqr_t *t, char *columns, int64_t ld, const char *from)
 {
     const int64_t item = plait_tsqr_item(t);
@@ -121,7 +123,7 @@ static void unpack(const plait_tsqr_t *t, char *columns, int64_t ld, const char 
     }
 }
 
-/* m x n columns become their Q, if it is wanted; R goes, packed, to the own triangle. */
+/* Replaces m x n columns by their Q, if Q is wanted; R goes, packed, to the own triangle. */
 static void factor(const plait_tsqr_t *t, plait_exec_t *exec, int64_t m, char *columns)
 {
     char *factors = exec->scratch;
@@ -135,7 +137,7 @@ static void factor(const plait_tsqr_t *t, plait_exec_t *exec, int64_t m, char *c
     }
 }
 
-/* m x n columns, times the coefficients that have come. */
+/* Multiplies m x n columns by the coefficients that have come. */
 static void multiply(const plait_tsqr_t *t, plait_exec_t *exec, int64_t m,
                      char *columns)
 {
@@ -159,7 +161,7 @@ static void touch_bytes(const plait_tsqr_t *t, bool is_write, int slot, int64_t 
     touch(context, is_write, t->rank, slot, offset, &box);
 }
 
-/* On a device: factors of reflectors, behind the rows; of the rows themselves or of the pair at this level. */
+/* On a device: scalar factors behind the rows; those of the rows, or of the pair at this level. */
 static void touch_tau(const plait_tsqr_t *t, bool is_write, bool is_pair,
                       plait_touch_fn_t touch, void *context)
 {
@@ -229,7 +231,8 @@ static void pair_print(const void *params, FILE *file)
     (void)fprintf(file, "two triangles of %" PRId64 ", level %d", t->n, t->level + 1);
 }
 
-/* Own coefficients to where they are kept; the other's to the begin of the pair, which is done with. */
+/* Own coefficients go to where they are kept; the other rank's go to the beginning of the pair, which is not
+ * needed any more. */
 static plait_status_t split_run(const void *params, plait_exec_t *exec)
 {
     const plait_tsqr_t *t = params;
@@ -318,7 +321,7 @@ static plait_status_t add(plait_plan_t *plan, const plait_kernel_t *kernel,
     return plait_plan_kernel_copy(plan, kernel, t, sizeof(*t));
 }
 
-/* A triangle between this rank and whoever it meets at this level; nothing if it meets nobody. */
+/* Moves a triangle between this rank and the rank that it meets at this level; nothing if it meets none. */
 static plait_status_t between(const plait_plan_t *plan, const plait_tsqr_t *t,
                               bool is_up, int src_slot, int64_t src_offset,
                               int dst_slot, plait_move_t *move)
@@ -354,7 +357,7 @@ done:
     return status;
 }
 
-/* A pair's place is one for each level: the next one is written while this one is read. */
+/* Each level has its own place for a pair: the next pair is written while this one is read. */
 static plait_status_t add_down(plait_plan_t *plan, const plait_tsqr_t *t)
 {
     plait_status_t status = PLAIT_OK;
@@ -375,7 +378,7 @@ done:
     return status;
 }
 
-/* n_pairs: that are kept. */
+/* On a device; n_pairs: pairs that are kept. */
 static plait_status_t add_on_device(plait_plan_t *plan, plait_tsqr_t *t,
                                     int64_t n_pairs)
 {
@@ -391,7 +394,7 @@ done:
     return status;
 }
 
-/* And on the host, where Q, or else work, has the rows. */
+/* On the host, where the rows are in Q, or without Q in work memory. */
 static plait_status_t add_on_host(plait_plan_t *plan, plait_tsqr_t *t)
 {
     plait_status_t status = PLAIT_OK;

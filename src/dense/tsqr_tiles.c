@@ -16,7 +16,7 @@ static plait_spot_t pair_spot(const plait_tsqr_t *t)
     return spot(t->pair_slot, plait_tsqr_pair_offset(t));
 }
 
-/* n x n, columns `from_ld` and `to_ld` elements apart. */
+/* Moves n x n elements, columns `from_ld` and `to_ld` elements apart. */
 static plait_status_t move(const plait_tsqr_t *t, const plait_tiles_t *tiles,
                            plait_spot_t from, int64_t from_ld, plait_spot_t to,
                            int64_t to_ld, bool is_turned)
@@ -32,7 +32,7 @@ static plait_status_t move(const plait_tsqr_t *t, const plait_tiles_t *tiles,
     return plait_tile_box(tiles, PLAIT_DEVICE_COPY, t->dtype, from, to, &box);
 }
 
-/* n x n: what is above the diagonal becomes 0, which with 'U' is 1 itself. */
+/* n x n: what is above the diagonal becomes 0; with 'U' the diagonal becomes 1. */
 static plait_status_t trim(const plait_tsqr_t *t, const plait_tiles_t *tiles,
                            plait_spot_t c, int64_t ld, char diag)
 {
@@ -50,7 +50,7 @@ static plait_status_t trim(const plait_tsqr_t *t, const plait_tiles_t *tiles,
     return plait_tile_add(tiles, &tile);
 }
 
-/* m x n become reflectors, and R goes, transposed, to the own triangle. */
+/* m x n columns become reflectors, and R goes, transposed, to the own triangle. */
 static plait_status_t factor(const plait_tsqr_t *t, const plait_tiles_t *tiles,
                              plait_spot_t c, int64_t m, int64_t tau)
 {
@@ -71,7 +71,7 @@ done:
     return status;
 }
 
-/* m x n: the coefficients that have come, above zeros, times the reflectors. */
+/* m x n: applies the reflectors to the coefficients that have come, with zeros below them. */
 static plait_status_t multiply(const plait_tsqr_t *t, const plait_tiles_t *tiles,
                                plait_spot_t v, int64_t tau, int64_t m, plait_spot_t c)
 {
@@ -125,7 +125,8 @@ done:
     return status;
 }
 
-/* Own coefficients to where they are kept; the other's to the begin of the pair, which is done with. */
+/* Own coefficients go to where they are kept; the other rank's go to the beginning of the pair, which is not
+ * needed any more. */
 plait_status_t plait_tsqr_split_tiles(const void *params, const plait_tiles_t *tiles)
 {
     plait_status_t status = PLAIT_OK;

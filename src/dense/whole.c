@@ -23,16 +23,16 @@ bool plait_dense_is_whole(int64_t m, int64_t n, bool is_cheaper)
 
 bool plait_whole_is_cheaper(const plait_dealt_t *d, double n_flops)
 {
-    /* Measured with two processes on one EPYC, n from 16 to 1000 (OpenBLAS): operations per second of
-     * LAPACK in double precision; bytes per second from another's memory; seconds that a panel, and
-     * one rank's call of LAPACK with the fences around it, cost beside. */
+    /* Measured with two processes on one EPYC, n from 16 to 1000 (OpenBLAS): LAPACK's operations per second in
+     * double precision; bytes per second from another process's memory; additional seconds per panel, and for
+     * one rank's call of LAPACK with the fences around it. */
     const double rate = (plait_real_of(d->dtype) == PLAIT_F32) ? 60e9 : 30e9;
     const double bandwidth = 4.4e9, panel_s = 8e-6, alone_s = 25e-6;
     const double n_bytes = (double)d->n * (double)plait_dealt_ld_bytes(d);
     const double extent = (double)plait_max(1, plait_min(d->m, d->n));
     const double n_panels = ceil(extent / (double)d->block);
     const double n_sharing = fmin(n_panels, (double)d->n_ranks);
-    /* a panel's operations, which nobody shares, at half the speed */
+    /* a panel's operations, which are not shared, at half the speed */
     const double serial = 2 * n_flops * fmin(1, (double)d->block / extent) / rate;
     const double alone = n_flops / rate + 2 * n_bytes / bandwidth + alone_s;
     const double dealt = n_flops / rate / n_sharing + serial + n_bytes / 2 / bandwidth +
@@ -52,7 +52,7 @@ plait_status_t plait_whole_slot(plait_plan_t *plan, const plait_dealt_t *d, int 
                                slot_p);
 }
 
-/* Rows of block k that are somebody's: where the matrix is lower none above its first row. */
+/* Rows of block k that any rank needs: in a lower matrix none above the block's first diagonal element. */
 static plait_block_t block_of(const plait_dealt_t *d, int64_t k, bool is_lower,
                               int peer)
 {
@@ -89,7 +89,7 @@ done:
     return status;
 }
 
-/* Zeros to n_rows rows of n_columns of this rank's columns. */
+/* Zeroes n_rows rows of n_columns of this rank's columns. */
 static plait_status_t add_zeros(const plait_plan_t *plan, const plait_dealt_t *d,
                                 int slot, int64_t column, int64_t n_columns,
                                 int64_t n_rows, plait_move_t *move)
@@ -107,7 +107,7 @@ static plait_status_t add_zeros(const plait_plan_t *plan, const plait_dealt_t *d
                                              : PLAIT_OK;
 }
 
-/* What no other rank sends: rows above blocks, and what is behind this rank's columns. */
+/* Zeroes what no other rank sends: rows above blocks, and what is behind this rank's columns. */
 static plait_status_t add_own_zeros(const plait_plan_t *plan, const plait_dealt_t *d,
                                     bool is_lower, int slot, plait_move_t *move)
 {

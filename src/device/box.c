@@ -3,7 +3,7 @@
 
 #include "device/host.h"
 
-/* A stride of 0 (one place written again and again) goes outside: rows stay long. */
+/* A stride of 0 (one place written again and again) becomes the outermost: rows stay long. */
 static int64_t magnitude(int64_t stride)
 {
     return (stride == 0) ? INT64_MAX : (stride < 0) ? -stride : stride;
@@ -16,8 +16,8 @@ static void set_dim(plait_box_copy_t *box, int to, const plait_box_copy_t *from,
     box->dst_stride[to] = from->dst_stride[d];
 }
 
-/* The dimensions of count > 1, outermost first as dst lies in memory: what is written
- * is written in order where the shapes allow it. */
+/* Drops dimensions of count 1 and sorts the others by dst's strides, outermost first, so that dst is written
+ * in order if the shapes allow it. */
 static void sort_dims(plait_box_copy_t *box)
 {
     const plait_box_copy_t old = *box;
@@ -104,7 +104,7 @@ int64_t plait_box_bytes(const plait_box_copy_t *box)
     return n_bytes;
 }
 
-/* Rows of boxes that lie across are shorter. */
+/* Only boxes with shorter rows are transposed. */
 enum { SHORT_ROW_BYTES = 64 };
 
 int plait_box_turn_axis(const plait_box_copy_t *box)

@@ -7,15 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where a walk stands; starts as {0}, at row (0, 0, ...). */
+/* The position of a walk; starts as {0}, at row (0, 0, ...). */
 typedef struct {
     int64_t index[PLAIT_BOX_MAX_DIMS];
     int64_t src; /* bytes from the base, on each side */
     int64_t dst;
 } plait_box_walk_t;
 
-/* Moves on over dimensions [0, n_dims), the last one fastest; false after the last row.
- * No count may be 0. */
+/* Moves to the next row over dimensions [0, n_dims), the last dimension fastest; false after the last row. No
+ * count may be 0. */
 static inline bool plait_box_next(const plait_box_copy_t *box, int n_dims,
                                   plait_box_walk_t *walk)
 {
@@ -33,7 +33,7 @@ static inline bool plait_box_next(const plait_box_copy_t *box, int n_dims,
     return false;
 }
 
-/* The strides of one side of a box whose rows follow each other. */
+/* Strides of one side of a box whose rows are contiguous there. */
 static inline void plait_box_set_dense(const plait_box_copy_t *box, int64_t stride[])
 {
     int64_t bytes = box->row_bytes;
@@ -44,7 +44,7 @@ static inline void plait_box_set_dense(const plait_box_copy_t *box, int64_t stri
     }
 }
 
-/* Whether one side of a box lies so. */
+/* Whether the rows are contiguous on one side of a box. */
 static inline bool plait_box_is_dense(const plait_box_copy_t *box,
                                       const int64_t stride[])
 {

@@ -21,7 +21,7 @@ static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- Results -------------------------------------------------------------------------------- */
 
-/* After these the context is lost: every later call returns the same or worse. */
+/* After these results the context is lost: every later call returns the same or worse. */
 static bool is_sticky(int result)
 {
     static const int sticky[] = {
@@ -30,7 +30,7 @@ static bool is_sticky(int result)
         700, 702,      /* illegal address, launch timeout */
         709,           /* the context is destroyed */
         710, 714, 715, 716, 717, 718, 719, 721, /* the kernel failed */
-        806, 810, /* the server that processes share the device by has failed, or ended this one */
+        806, 810, /* the server that shares the device between processes failed, or ended this one */
     };
     bool is_one = false;
 
@@ -173,7 +173,7 @@ static plait_status_t stream_wait(plait_device_t *device, plait_stream_t stream)
                            "waiting for a stream");
 }
 
-/* plait_event_t is CUDA's own. */
+/* A plait_event_t is a CUDA event. */
 static plait_cu_event_t event_of(plait_event_t *event)
 {
     return (plait_cu_event_t)(void *)event;
@@ -341,8 +341,9 @@ done:
     return status;
 }
 
-/* With its context current. The driver may put off loading a kernel until its first launch, which could then
- * wait for all that runs: cuModuleGetFunction loads it, cuFuncLoad where there is one (CUDA 12.4) says so. */
+/* The device's context must be current. The driver may put off loading a kernel until its first launch, which
+ * could then wait for all running work. cuModuleGetFunction loads the kernel; cuFuncLoad, which not every
+ * driver has (CUDA 12.4), promises to. */
 static plait_status_t load_kernels(plait_cuda_state_t *state)
 {
     plait_status_t status = PLAIT_OK;
@@ -382,8 +383,8 @@ static void destroy(plait_cuda_state_t **state_p)
     }
     is_current = state->context != NULL &&
                  state->cuda->cuCtxPushCurrent_v2(state->context) == PLAIT_CU_OK;
-    plait_cuda_ffts_release(
-        state); /* what is plait's own also of a device that failed */
+    /* plait's own data is released even if the device failed */
+    plait_cuda_ffts_release(state);
     plait_cuda_solver_release(state);
     plait_cuda_blas_release(state);
     plait_cuda_shown_release(state);
@@ -446,7 +447,7 @@ plait_status_t plait_cuda_device(int ordinal, plait_device_t **device_p)
 
     (void)pthread_mutex_lock(&devices_lock);
     if (!is_known || devices[ordinal] == NULL) {
-        PLAIT_TRY(create(ordinal, &made)); /* refuses what is not known */
+        PLAIT_TRY(create(ordinal, &made)); /* refuses unknown ordinals */
         devices[ordinal] = made;
     }
     *device_p = &devices[ordinal]->device;

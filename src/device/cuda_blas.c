@@ -37,7 +37,7 @@ static plait_status_t must(const plait_cuda_state_t *state, int result,
     return plait_cuda_library_must(&state->device, &results, result, what);
 }
 
-/* What cuBLAS's own would be. */
+/* The size of cuBLAS's own default workspace. */
 static int64_t work_bytes(const plait_cuda_state_t *state)
 {
     return (state->capability >= HOPPER) ? 32 * MIB : 4 * MIB;
@@ -57,7 +57,7 @@ done:
     return status;
 }
 
-/* A real number as each of the four reads it. */
+/* A real number, as functions of each of the four dtypes read it. */
 typedef union {
     float f[2];
     double d[2];
@@ -134,7 +134,7 @@ static int trsm(const plait_cuda_state_t *state, const plait_device_tile_t *t)
                                   t->m, t->n, &one, t->a, t->lda, t->c, t->ldc);
 }
 
-/* In place where the operand is the result. */
+/* Works in place: the operand is the result. */
 static int trmm(const plait_cuda_state_t *state, const plait_device_tile_t *t)
 {
     const plait_cuda_t *cuda = state->cuda;
@@ -147,8 +147,8 @@ static int trmm(const plait_cuda_state_t *state, const plait_device_tile_t *t)
         diag_of(t), t->m, t->n, &one, t->a, t->lda, t->c, t->ldc, t->c, t->ldc);
 }
 
-/* SetStream takes the workspace away, so that it is set after it. It is the plan's: one of the
- * handle's own would be shared by streams that do not wait for each other. */
+/* SetStream takes the workspace away, so the workspace is set afterwards. It is the plan's: streams that do
+ * not wait for each other would share a workspace of the handle's own. */
 plait_status_t plait_cuda_blas(plait_cuda_state_t *state, plait_stream_t stream,
                                const plait_device_tile_t *tile, void *work)
 {

@@ -13,7 +13,7 @@ enum {
     MAX_STRETCH = 64 /* boxes that are compared with each other */
 };
 
-static const int64_t max_lanes = INT64_C(1) << 31; /* lanes of a box are fewer */
+static const int64_t max_lanes = INT64_C(1) << 31; /* a box has fewer lanes */
 
 /* One kernel, and the boxes that wait for its launch. */
 typedef struct {
@@ -39,15 +39,15 @@ static plait_status_t flush(launch_t *l)
 
 /* ---- One box -------------------------------------------------------------------------------- */
 
-/* Which kernel a box wants, and as what. */
+/* The kernel that a box needs, and how the kernel sees the box. */
 typedef struct {
     plait_cuda_kernel_t kernel;
     int64_t lane;
-    bool
-        is_turned; /* the last two dimensions, the last but one is the fast one of src */
+    /* the last two dimensions are turned: the last but one is src's fast dimension */
+    bool is_turned;
 } choice_t;
 
-/* The largest lane that every row of the box is made of. */
+/* The largest lane that divides every row of the box. */
 static int64_t lane_of(const plait_device_box_t *b)
 {
     bool has_src = b->kind != PLAIT_DEVICE_ZERO;
@@ -66,8 +66,9 @@ static int64_t magnitude(int64_t stride)
     return (stride < 0) ? -stride : stride;
 }
 
-/* The last dimension of a simple box has the smallest stride of dst; the one with the smallest of src
- * comes before it. A stride of 0 reads one place again and again, which is fast. */
+/* The last dimension of a simple box has the smallest stride of dst. Moves the dimension with the smallest
+ * stride of src to just before it. A stride of 0 does not count: it reads one place again and again, which is
+ * fast. */
 static void sort_for_turn(plait_box_copy_t *box)
 {
     const plait_box_copy_t old = *box;
@@ -86,7 +87,7 @@ static void sort_for_turn(plait_box_copy_t *box)
     }
 }
 
-/* Of a box whose dimensions are so sorted. */
+/* For a box after sort_for_turn. */
 static bool is_turn(const plait_box_copy_t *box, int64_t lane)
 {
     const int j = box->n_dims - 1, i = j - 1;
@@ -96,7 +97,7 @@ static bool is_turn(const plait_box_copy_t *box, int64_t lane)
            box->count[i] >= MIN_TURN && box->count[j] >= MIN_TURN;
 }
 
-/* Kernels of a kind for lanes of 1, 2, 4, 8 and 16 bytes follow each other in the list. */
+/* In the list, kernels of a kind for lanes of 1, 2, 4, 8 and 16 bytes follow each other. */
 static plait_cuda_kernel_t of_lane(plait_cuda_kernel_t first, int64_t lane)
 {
     int k = 0;
@@ -107,7 +108,7 @@ static plait_cuda_kernel_t of_lane(plait_cuda_kernel_t first, int64_t lane)
     return (plait_cuda_kernel_t)((int)first + k);
 }
 
-/* The dtype whose sums are a dtype's sums, and its two kernels. */
+/* A dtype; the two kernels, and the bytes, of the dtype that sums the same way. */
 typedef struct {
     plait_dtype_t dtype;
     plait_cuda_kernel_t narrow, wide;
@@ -145,8 +146,8 @@ done:
     return status;
 }
 
-/* The shortest equal description. What is written to one place again and again is written once, the
- * last time. */
+/* The shortest equal description. A place that is written again and again is written once, with the last
+ * value. */
 static plait_device_box_t simple_of(const plait_device_box_t *b)
 {
     plait_device_box_t simple = *b;
@@ -167,7 +168,7 @@ static plait_device_box_t simple_of(const plait_device_box_t *b)
     return simple;
 }
 
-/* Makes `simple` of a box and chooses for it. */
+/* Makes `simple` of a box and chooses its kernel. */
 static plait_status_t choose(plait_dtype_t dtype, const plait_device_box_t *b,
                              plait_device_box_t *simple, choice_t *choice)
 {
@@ -198,8 +199,8 @@ static int64_t n_lanes_of(const plait_device_box_t *b, int64_t lane)
     return plait_box_bytes(&b->box) / lane;
 }
 
-/* For l < 2^31: l magic / 2^(31 + s) with s = ceil(log2 n) is less than 1 / n too large.
- * Source: Granlund and Montgomery, Division by invariant integers, PLDI 1994. */
+/* For l < 2^31, l magic / 2^(31 + s) with s = ceil(log2 n) exceeds l / n by less than 1 / n. Source: Granlund
+ * and Montgomery, Division by invariant integers, PLDI 1994. */
 static void set_dim(plait_cuda_box_t *to, int d, int64_t n, int64_t src_stride,
                     int64_t dst_stride)
 {
@@ -232,7 +233,7 @@ static int64_t n_blocks_of(const plait_cuda_box_t *box, const choice_t *c)
     return n;
 }
 
-/* A box of few dimensions and lanes joins those that wait. */
+/* Adds a box with few enough dimensions and lanes to the boxes that wait. */
 static plait_status_t append(launch_t *l, const plait_device_box_t *b,
                              const choice_t *c)
 {
@@ -283,7 +284,7 @@ static plait_device_box_t slice_of(const plait_device_box_t *b, int64_t i)
     return slice;
 }
 
-/* Slice after slice; sums into one place are launches of their own, in their order. */
+/* Emits slice after slice. Sums into one place are separate launches, in their order. */
 static plait_status_t emit_slices(launch_t *l, const plait_device_box_t *b,
                                   const choice_t *c, bool is_ordered)
 {
@@ -301,7 +302,7 @@ done:
     return status;
 }
 
-/* Both halves of the outermost dimension that has some, or of the row. */
+/* Emits both halves of the outermost dimension of count > 1, or of the row. */
 static plait_status_t emit_halves(launch_t *l, const plait_device_box_t *b,
                                   const choice_t *c)
 {
@@ -332,7 +333,7 @@ done:
     return status;
 }
 
-/* A simple box. Sums into one place have a stride of 0, which is the outermost. */
+/* Emits a simple box. Sums into one place have a stride of 0, in the outermost dimension. */
 static plait_status_t emit(launch_t *l, const plait_device_box_t *b, const choice_t *c)
 {
     plait_status_t status = PLAIT_OK;
@@ -357,7 +358,7 @@ done:
 /* ---- Several boxes -------------------------------------------------------------------------- */
 
 typedef struct {
-    uintptr_t low, high; /* nothing if they are equal */
+    uintptr_t low, high; /* empty if equal */
 } interval_t;
 
 static bool is_nothing(interval_t i)
@@ -387,7 +388,7 @@ static bool overlaps(interval_t a, interval_t b)
     return !is_nothing(a) && !is_nothing(b) && a.low < b.high && b.low < a.high;
 }
 
-/* The least interval with both. */
+/* The smallest interval that contains both. */
 static interval_t joined(interval_t a, interval_t b)
 {
     interval_t both = {(a.low < b.low) ? a.low : b.low,
@@ -396,7 +397,7 @@ static interval_t joined(interval_t a, interval_t b)
     return is_nothing(a) ? b : is_nothing(b) ? a : both;
 }
 
-/* What a box, or several, may write and read. */
+/* What one or several boxes may write and read. */
 typedef struct {
     interval_t to, from;
     bool has_sum;
@@ -411,15 +412,15 @@ static reach_t reach_of(const plait_device_box_t *b)
                      .has_sum = b->kind == PLAIT_DEVICE_ADD};
 }
 
-/* Whether b must see what a does, or a must be done with what b overwrites. */
+/* Whether b must see a's writes, or may overwrite only when a is done. */
 static bool must_follow(const reach_t *b, const reach_t *a)
 {
     return ((a->has_sum || b->has_sum) && overlaps(a->to, b->to)) ||
            overlaps(b->from, a->to) || overlaps(b->to, a->from);
 }
 
-/* How many of the boxes may be done in any order. What does not meet the reach of all before it together
- * meets none of them: so boxes of an exchange, from one array to another, are not compared in pairs. */
+/* How many of the boxes may be done in any order. A box that does not meet the joint reach of the boxes before
+ * it meets none of them. So boxes of an exchange, from one array to another, are not compared in pairs. */
 static int64_t stretch_of(int64_t n_boxes, const plait_device_box_t boxes[])
 {
     const int64_t limit = plait_min(n_boxes, MAX_STRETCH);
@@ -442,7 +443,7 @@ static int64_t stretch_of(int64_t n_boxes, const plait_device_box_t boxes[])
     return n;
 }
 
-/* Kernel after kernel, so that boxes of one share launches. */
+/* Goes kernel by kernel, so that boxes of one kernel share launches. */
 static plait_status_t do_stretch(plait_cuda_state_t *state, plait_stream_t stream,
                                  plait_dtype_t dtype, int64_t n_boxes,
                                  const plait_device_box_t boxes[])

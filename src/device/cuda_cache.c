@@ -28,7 +28,7 @@ static uint64_t hash_of(const void *data, int64_t n_bytes)
     return plait_hash_bytes(PLAIT_HASH_SEED, data, (size_t)n_bytes);
 }
 
-/* The folder's path; false if there is to be none. */
+/* The folder's path; false if there is to be no cache. */
 static bool name_folder(char path[PATH_MAX])
 {
     const char *own = getenv("PLAIT_CUDA_CACHE");
@@ -39,7 +39,7 @@ static bool name_folder(char path[PATH_MAX])
                : plait_cache_path("cuda", path, PATH_MAX);
 }
 
-/* The folder and what is missing above it; code that is run later must be of this user alone. */
+/* Makes and opens the folder and its missing parents. Code that is run later must belong to this user alone. */
 static int open_folder(void)
 {
     char path[PATH_MAX];
@@ -131,7 +131,7 @@ bool plait_cuda_cache_read(uint64_t key, void **data_p, int64_t *n_bytes_p)
     return is_whole;
 }
 
-/* Renamed when it is whole: who reads sees all of it or nothing. */
+/* The file is renamed when it is whole: a reader sees all of it or nothing. */
 void plait_cuda_cache_write(uint64_t key, const void *data, int64_t n_bytes)
 {
     header_t header = {.key = key, .n_bytes = n_bytes, .hash = hash_of(data, n_bytes)};

@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What was written under this key, for plait_free; false: nothing, or a file that is not whole. */
+/* The data under this key, for plait_free. False: there is no file, or it is not whole. */
 bool plait_cuda_cache_read(uint64_t key, void **data_p, int64_t *n_bytes_p);
 
-/* A cache that cannot be written is none: nothing is reported. */
+/* If the cache cannot be written, nothing is cached or reported. */
 void plait_cuda_cache_write(uint64_t key, const void *data, int64_t n_bytes);
 
 #endif

@@ -22,7 +22,7 @@ enum { N_OPTIONS = sizeof(options) / sizeof(options[0]) };
 
 typedef struct {
     const plait_cuda_t *cuda;
-    char arch[ARCH_BYTES]; /* the option that names it */
+    char arch[ARCH_BYTES]; /* the option for the architecture */
     bool is_ptx;
 } target_t;
 
@@ -36,8 +36,8 @@ done:
     return status;
 }
 
-/* NVRTC opens the library of its built-in functions by name alone, which the loader does not find
- * where NVRTC was opened by its path: it is opened by its path here. */
+/* NVRTC opens the library of its built-in functions by name alone. The loader does not find that library if
+ * NVRTC was opened by its path, so this opens it by its path. */
 static void open_builtins(int major, int minor)
 {
     char path[PATH_MAX];
@@ -53,8 +53,8 @@ static void open_builtins(int major, int minor)
     }
 }
 
-/* A driver may be older than NVRTC and refuse its PTX, but it runs machine code of its own major
- * version; so PTX is only for devices that NVRTC does not know. */
+/* A driver may be older than NVRTC and refuse its PTX, but it runs machine code of its own major version. So
+ * PTX is only for devices that NVRTC does not know. */
 static plait_status_t choose_target(int capability, target_t *target)
 {
     plait_status_t status = PLAIT_OK;
@@ -94,7 +94,7 @@ static uint64_t key_of(const target_t *target, int major, int minor)
     return plait_hash_word(key, (uint64_t)major << 32 | (uint64_t)minor);
 }
 
-/* The head of the compiler's own words. */
+/* Puts the head of the compiler's log before the error text. */
 static void add_log(const plait_cuda_t *cuda, plait_nvrtc_program_t program)
 {
     size_t n = 0;

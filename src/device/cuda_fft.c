@@ -14,7 +14,7 @@ struct plait_cuda_fft {
     plait_device_fft_t what;
     plait_cufft_t plan;
     bool is_made;
-    int64_t n_uses; /* of all there were, when this one was last used */
+    int64_t n_uses; /* the device's count at this plan's last use */
     int64_t work_bytes;
     plait_cuda_fft_t *next;
 };
@@ -52,7 +52,7 @@ static bool is_same(const plait_device_fft_t *a, const plait_device_fft_t *b)
         is_equal = a->n[d] == b->n[d] && a->in_embed[d] == b->in_embed[d] &&
                    a->out_embed[d] == b->out_embed[d];
     }
-    return is_equal; /* one plan does both signs */
+    return is_equal; /* one plan serves both signs */
 }
 
 static plait_cuda_fft_t *find(const plait_cuda_state_t *state,
@@ -168,7 +168,7 @@ static int count_made(const plait_cuda_state_t *state, plait_cuda_fft_t **oldest
     return n;
 }
 
-/* While planning, when all that was enqueued can end by itself: then none of them is in use. */
+/* Called while planning, when all enqueued work can end by itself. After waiting for it, no plan is in use. */
 static void thin(plait_cuda_state_t *state)
 {
     plait_cuda_fft_t *oldest = NULL;
@@ -204,8 +204,7 @@ done:
     return status;
 }
 
-/* Stream and work area belong to the plan, so that only one thread at a time may set them and
- * enqueue. */
+/* Stream and work area belong to the plan, so only one thread at a time may set them and enqueue. */
 static plait_status_t enqueue(plait_cuda_state_t *state, plait_stream_t stream,
                               const plait_cuda_fft_t *f, int sign, const void *in,
                               void *out, void *work)

@@ -13,13 +13,14 @@ enum {
     LEGACY_CAPABLE = 10,  /* CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE */
     LAZY_PEER_ACCESS = 1, /* CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS */
     INTERPROCESS = 4,     /* CU_EVENT_INTERPROCESS */
-    GRAIN = 512           /* to which allocators pad what they ask for, or less */
+    GRAIN = 512           /* allocators pad requests to this, or to less */
 };
 
 _Static_assert(sizeof(plait_cu_ipc_t) == sizeof(plait_device_handle_t), "a handle");
 
-/* A block that is not freed while others have it open, which CUDA leaves undefined: plait's own, or the
- * pool of an allocator. One that an array fills goes with the array; XLA says by a variable that all do. */
+/* Whether the block is not freed while others have it open, which CUDA leaves undefined. Blocks of plait's own
+ * and pools of allocators are not. A block that one array fills is freed with the array; an environment
+ * variable of XLA says whether all arrays have such blocks. */
 static bool is_lasting(plait_cuda_state_t *state, plait_cu_address_t base,
                        size_t n_block, plait_cu_address_t address, int64_t n_bytes)
 {
@@ -32,7 +33,7 @@ static bool is_lasting(plait_cuda_state_t *state, plait_cu_address_t base,
            !(is_by_array || is_whole);
 }
 
-/* As the driver gives it, which depends on base and number alone. */
+/* The driver's handle, which depends on base and number alone. */
 static plait_status_t handle_of(plait_cuda_state_t *state, plait_cu_address_t base,
                                 uint64_t number, plait_cu_ipc_t *handle_p)
 {
@@ -135,8 +136,8 @@ void plait_cuda_memory_drop(plait_device_t *device, void *base)
     }
 }
 
-/* CUDA does not say what happens to a process that does something with an event which its owner has
- * destroyed, and the owner does not see when others are done with it: it is kept as long as the device. */
+/* CUDA does not say what happens to a process that uses an event after its owner has destroyed it, and the
+ * owner does not see when others are done with it. So the event is kept as long as the device. */
 struct plait_cuda_shown {
     plait_cu_event_t event;
     plait_cuda_shown_t *next;

@@ -15,10 +15,10 @@
 
 enum { NEWEST = 13, N_MAJORS = 2, WHY_BYTES = 1024 };
 
-/* That cuSOLVERMp 0.9.1, and cuBLASMp 0.10 which it is linked with, want, as NCCL counts. */
+/* The least NCCL version for cuSOLVERMp 0.9.1 and for cuBLASMp 0.10, to which it is linked; as NCCL counts. */
 enum { MP_NCCL = 22902 };
 
-/* Of CUDA 13 and of CUDA 12, in this order. */
+/* For CUDA 13 and for CUDA 12, in this order. */
 typedef struct {
     const char *name;
     const char *soname[N_MAJORS];
@@ -51,7 +51,7 @@ static const symbol_t symbols[] = {
 
 enum { N_SYMBOLS = sizeof(symbols) / sizeof(symbols[0]) };
 
-/* Where the loader does not look by itself. */
+/* Folders that the loader does not search by itself. */
 static const char *const usual[] = {"/usr/local/cuda/lib64", "/usr/local/nvidia/lib64",
                                     "/usr/lib/wsl/lib"};
 
@@ -70,7 +70,7 @@ static struct {
     opened_t opened[PLAIT_CUDA_N_LIBRARIES];
     plait_cuda_t pointers;
     int major;   /* 0: not yet known */
-    void *first; /* the library that decided on it, and where it was */
+    void *first; /* the library that decided on the version, and its place */
     const char *first_place;
     char wheels[PATH_MAX];
 } cuda;
@@ -78,7 +78,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- Places --------------------------------------------------------------------------------- */
 
-/* One search: what for, and the text that tells where it was. */
+/* One search: for which library, and the text that lists the places tried. */
 typedef struct {
     const library_t *library;
     int version; /* index of soname and folder */
@@ -98,7 +98,7 @@ static void note(search_t *s, const char *format, const char *first, const char 
     }
 }
 
-/* A file that is there and does not open is worth its reason. */
+/* Notes the reason if a file exists but does not open. */
 static void try_folder(search_t *s, const char *folder, const char *place)
 {
     char path[PATH_MAX];
@@ -136,7 +136,7 @@ static void try_loaded(search_t *s)
     s->place = "already loaded";
 }
 
-/* Any library of a wheel tells where the others are. */
+/* The path of any library of a wheel tells where the other wheels are. */
 static int see_wheels(struct dl_phdr_info *info, size_t size, void *data)
 {
     static const char folder[] = "-packages/nvidia/";
@@ -189,7 +189,7 @@ static const char *given_folders(void)
     return (given != NULL && given[0] != '\0') ? given : NULL;
 }
 
-/* All places in their order, for one version. */
+/* Tries all places in their order, for one version. */
 static void try_places(search_t *s)
 {
     const char *given = given_folders();
@@ -224,8 +224,8 @@ static const char *find_missing(plait_cuda_library_t library, void *handle)
     return missing;
 }
 
-/* Writes the pointers of this library only: others may be in use. ISO C has no conversion from
- * void * to a pointer to a function. */
+/* Writes the pointers of this library only: others may be in use. ISO C has no conversion from void * to a
+ * pointer to a function. */
 static void take_symbols(plait_cuda_library_t library, void *handle)
 {
     for (int i = 0; i < N_SYMBOLS; i++) {
@@ -246,7 +246,7 @@ static void path_of(void *handle, char path[])
     }
 }
 
-/* 1000 major + 10 minor, as CUDA counts, of what has just been opened; 0: it does not say. */
+/* The version of the library just opened, 1000 major + 10 minor, as CUDA counts; 0: not known. */
 static int version_of(plait_cuda_library_t library)
 {
     int (*property)(int, int *) = NULL;
@@ -265,7 +265,7 @@ static int version_of(plait_cuda_library_t library)
         break;
     case PLAIT_CUDA_NVSHMEM:
         cuda.pointers.nvshmemx_vendor_get_version_info(&major, &minor, &version);
-        version = 0; /* of a patch */
+        version = 0; /* was the patch number */
         break;
     case PLAIT_CUDA_CUFFT:
         property = cuda.pointers.cufftGetProperty;
@@ -277,7 +277,7 @@ static int version_of(plait_cuda_library_t library)
         property = cuda.pointers.cusolverGetProperty;
         break;
     case PLAIT_CUDA_CUSOLVER_MG:
-    case PLAIT_CUDA_CUSOLVER_MP: /* of a handle, which wants a device */
+    case PLAIT_CUDA_CUSOLVER_MP: /* asked of a handle, which needs a device */
     case PLAIT_CUDA_N_LIBRARIES:
         break;
     }
@@ -301,7 +301,7 @@ static void refuse(opened_t *o, const char *format, ...)
     o->state = REFUSED;
 }
 
-/* Takes what the search came to, or says why not. */
+/* Takes the library that the search found, or notes why there is none. */
 static void conclude(plait_cuda_library_t library, const search_t *s)
 {
     opened_t *o = &cuda.opened[library];
@@ -354,8 +354,8 @@ static int newest_for_driver(void)
     return major;
 }
 
-/* One way to look for the first library, in the order of places, not of versions: what JAX has
- * loaded comes before a newer one in the system. */
+/* Looks for the first library in one way. Places come before versions: a library that JAX has loaded is
+ * preferred to a newer one in the system. */
 static bool has_any(void (*try_place)(search_t *), int version)
 {
     search_t s = {.version = version};
@@ -387,9 +387,9 @@ static void find_major(void)
 
 static const opened_t *opened(plait_cuda_library_t library);
 
-/* What the loader would bring along by itself, from where it likes: it takes what the process has of that
- * name, so that is opened first. An NCCL that is too old lacks functions, which the loader would say of
- * one of them. */
+/* Opens the libraries that this one needs. The loader would bring them along from any place, but takes a
+ * library of that name that the process already has. An NCCL that is too old lacks functions, and the loader
+ * would only name one of them. */
 static bool has_needs(plait_cuda_library_t library)
 {
     const opened_t *nccl = NULL;
@@ -451,7 +451,7 @@ static void describe(plait_cuda_library_t library)
     }
 }
 
-/* The lock is held. */
+/* The lock must be held. */
 static const opened_t *opened(plait_cuda_library_t library)
 {
     if (cuda.opened[library].state == UNTRIED) {

@@ -17,8 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The one list: enumerator, name, soname and folder of the wheel of CUDA 13 and of CUDA 12. The
- * first ones decide on the version. */
+/* The only list: enumerator, name, soname and folder of the wheel, for CUDA 13 and for CUDA 12. The first
+ * libraries decide on the version. */
 #define PLAIT_CUDA_LIBRARY_FOR_EACH(_row)                                             \
     _row(DRIVER, "driver", "libcuda.so.1", NULL, NULL, NULL)                          \
     _row(CUBLAS, "cuBLAS", "libcublas.so.13", "cu13/lib", "libcublas.so.12",          \
@@ -127,7 +127,7 @@ enum {
 
 /* ---- Functions: library, type of the result, name, types of the arguments ------------------ */
 
-/* Those that there are for four dtypes have pointers to anything here; scalars are on the host. */
+/* Functions that exist for four dtypes have untyped pointers here; scalars are on the host. */
 #define PLAIT_CUBLAS_GEMM(_row, _name)                                             \
     _row(CUBLAS, int, _name,                                                       \
          (plait_cublas_t blas, int trans_a, int trans_b, int64_t m, int64_t n,     \
@@ -452,7 +452,7 @@ enum {
          (uint64_t * signal, int compare, uint64_t value, plait_cu_stream_t stream))   \
     _row(NVSHMEM, void, nvshmemx_quiet_on_stream, (plait_cu_stream_t stream))
 
-/* Virtual memory that other processes may have. */
+/* Virtual memory that other processes may map. */
 #define PLAIT_CUDA_VIRTUAL_FOR_EACH(_row)                                              \
     _row(DRIVER, int, cuMemGetAllocationGranularity,                                   \
          (size_t * grain, const plait_cu_memory_prop_t *prop, int option))             \
@@ -478,7 +478,7 @@ enum {
          (plait_cu_address_t base, size_t n, const plait_cu_memory_access_t *access,   \
           size_t n_access))
 
-/* A driver without these is good enough: pointers are NULL then. */
+/* A driver may lack these: the pointers are NULL then. */
 #define PLAIT_CUDA_OPTIONAL_FOR_EACH(_row) \
     PLAIT_CUDA_VIRTUAL_FOR_EACH(_row)      \
     _row(DRIVER, int, cuFuncLoad, (plait_cu_function_t function))
@@ -492,22 +492,22 @@ typedef struct {
 #undef PLAIT_CUDA_SYMBOL_MEMBER
 } plait_cuda_t;
 
-/** Opens a library if need be; from any thread.
- *  UNSUPPORTED: what was looked for and where, or what it lacks. The answer is kept. */
+/** Opens a library if needed; from any thread. UNSUPPORTED: what was looked for and where, or what the library
+ *  lacks. The answer is kept. */
 plait_status_t plait_cuda_require(plait_cuda_library_t library,
                                   const plait_cuda_t **cuda_p);
 
-/** The driver, after cuInit. UNSUPPORTED: no driver, or it says that there is no device. */
+/** The driver, after cuInit. UNSUPPORTED: there is no driver, or the driver says that there is no device. */
 plait_status_t plait_cuda_start(const plait_cuda_t **cuda_p);
 
-/** File of a library that is open; "" where it is not known. */
+/** File of an open library; "" if it is not known. */
 const char *plait_cuda_path(plait_cuda_library_t library);
 
-/** site-packages/nvidia, from who knows where it is (Python). Before the first library is opened. */
+/** site-packages/nvidia, from Python, which knows its path. Called before the first library is opened. */
 PLAIT_EXPORT void plait_cuda_wheels(const char *folder);
 
-/** What was found, for people: name and "13.0, file (where)" or why not, of library i; NULL
- *  outside 0 <= i < PLAIT_CUDA_N_LIBRARIES. Opens it. Static until plait_cuda_forget. */
+/** What was found of library i, for people: its name, and "13.0, file (where)" or why it was not found. NULL
+ *  outside 0 <= i < PLAIT_CUDA_N_LIBRARIES. Opens the library. Static until plait_cuda_forget. */
 PLAIT_EXPORT const char *plait_cuda_name(int i);
 PLAIT_EXPORT const char *plait_cuda_say(int i);
 

@@ -20,8 +20,8 @@ typedef struct set {
     plait_device_t *devices[PLAIT_MAX_JOINT];
     plait_cusolver_mg_t solver;
     plait_cusolver_mg_grid_t grid;
-    /* An address on each device, in the matrix' place when the library is asked how much memory it wants:
-     * then there is no matrix yet. */
+    /* An address on each device that stands for the matrix when the library is asked how much memory it needs:
+     * there is no matrix yet. */
     plait_cu_address_t places[PLAIT_MAX_JOINT];
     struct set *next;
 } set_t;
@@ -55,7 +55,7 @@ done:
     return status;
 }
 
-/* Up to the first that fails. */
+/* Stops at the first device that fails. */
 static plait_status_t on_each(set_t *set, on_device_fn_t fn)
 {
     plait_status_t status = PLAIT_OK;
@@ -72,7 +72,7 @@ static plait_status_t wait_for(set_t *set, int i)
                            "waiting for it");
 }
 
-/* For all, whichever fails. */
+/* Waits for all devices, even if one fails. */
 static plait_status_t wait_for_all(set_t *set)
 {
     plait_status_t status = PLAIT_OK;
@@ -194,10 +194,10 @@ static set_t *find(const plait_joint_problem_t *p)
 
 /* ---- Calls ---------------------------------------------------------------------------------- */
 
-/* A call's arguments: extents are of 32 bits. */
+/* A call's arguments. Extents have 32 bits. */
 typedef struct {
     int n, n_rhs, type, type_w;
-    plait_cusolver_mg_matrix_t matrix, rhs; /* rhs: of potrs */
+    plait_cusolver_mg_matrix_t matrix, rhs; /* rhs: for potrs */
     void **a, **b, *w;
     int64_t n_work; /* elements on each device */
 } call_t;
@@ -275,7 +275,7 @@ static int size_of(const set_t *set, const plait_joint_problem_t *p, call_t *c)
                                                   c->type_w, c->type, &c->n_work);
 }
 
-/* Bytes on each device. */
+/* Bytes that the library needs on each device. */
 static plait_status_t ask(const set_t *set, const plait_joint_problem_t *p, call_t *c,
                           int64_t *work_bytes_p)
 {
@@ -329,7 +329,7 @@ static int call(const set_t *set, const plait_joint_problem_t *p, const call_t *
                                        c->n_work, info_p);
 }
 
-/* c: where its arrays are. */
+/* c already has the addresses of the arrays. */
 static plait_status_t run_on(set_t *set, const plait_joint_problem_t *p,
                              int64_t work_bytes, call_t *c, void *work[],
                              int32_t *info_p)
@@ -345,7 +345,8 @@ static plait_status_t run_on(set_t *set, const plait_joint_problem_t *p,
                 "when it was planned",
                 name_of(p), (long long)needed, (long long)work_bytes);
     result = call(set, p, c, work, &info);
-    waited = wait_for_all(set); /* also then: who waits gets its memory back */
+    /* even after an error: the caller then takes its memory back */
+    waited = wait_for_all(set);
     PLAIT_TRY(must(set, result, name_of(p)));
     PLAIT_TRY(waited);
     PLAIT_CHECK(info >= 0, PLAIT_ERR_INTERNAL, "cuSolverMg: %s: argument %d is wrong",
@@ -356,8 +357,8 @@ done:
     return status;
 }
 
-/* The library changes what is current: of the first device, which is put on top here, and so taken
- * away again, whatever it is then. */
+/* The library changes the current context, which here is the first device's. It was pushed here, so leave
+ * removes whatever context is on top by then. */
 static plait_status_t begin(const plait_joint_problem_t *p)
 {
     plait_device_t *first = p->devices[0];
@@ -402,7 +403,7 @@ static plait_status_t joint_run(const plait_joint_problem_t *p, int64_t work_byt
                                 void *w, int32_t *info_p)
 {
     plait_status_t status = PLAIT_OK;
-    /* not const there */
+    /* the library takes these without const */
     void *matrix[PLAIT_MAX_JOINT], *rhs[PLAIT_MAX_JOINT], *room[PLAIT_MAX_JOINT];
     call_t c = {.a = matrix, .b = rhs, .w = w};
     set_t *set = NULL;
@@ -429,7 +430,7 @@ const plait_device_joint_t plait_cuda_joint = {
     .run = joint_run,
 };
 
-/* Before the devices. */
+/* Called before the devices are released. */
 void plait_cuda_joint_release(void)
 {
     (void)pthread_mutex_lock(&sets_lock);

@@ -14,13 +14,13 @@
 
 #include <stdbool.h>
 
-/* 0.9.1, as the library counts: 0.7.0 to 0.9.0 had races, and vectors that were wrong in silence. */
+/* 0.9.1, as the library counts: 0.7.0 to 0.9.0 had races, and silently wrong vectors. */
 enum { OLDEST = 901 };
 
-/* Work begins with the word that the library says its outcome in. */
+/* Work memory begins with the word in which the library reports its outcome. */
 enum { HEAD_BYTES = 256, PLACE_BYTES = 256 };
 
-/* The library has one handle for a device. */
+/* The library's one handle for a device. */
 typedef struct handle {
     const plait_device_t *device;
     plait_cusolver_mp_t solver;
@@ -44,9 +44,9 @@ struct plait_process_grid {
     plait_cusolver_mp_t solver;
     plait_nccl_t *nccl; /* NULL: not yet joined */
     plait_cusolver_mp_grid_t grid;
-    void *
-        place; /* its address stands for a matrix' when the library is asked how much memory it wants:
-                  * pinned, so that devices reach it */
+    /* Its address stands for a matrix when the library is asked how much memory it needs. Pinned, so that
+     * devices reach it. */
+    void *place;
     void *room; /* host memory for the library */
     size_t room_bytes;
     /* the call that has begun */
@@ -176,7 +176,7 @@ static void destroy(plait_process_grid_t *g)
     plait_free(g);
 }
 
-/* Peers do not come to where a grid is destroyed: it stays. */
+/* Destroying a grid needs the peers, which do not come: it stays. */
 static void grid_abort(plait_process_grid_t *g)
 {
     forget(g, &g->syevd);
@@ -231,7 +231,7 @@ done:
 
 /* ---- Eigenvalues ---------------------------------------------------------------------------- */
 
-/* Blocks are square: their rows are all on this process, however many a block has. */
+/* Blocks are square. Their height does not matter, since all rows are on this process. */
 static plait_status_t describe(const plait_process_grid_t *g,
                                const plait_joint_problem_t *h, syevd_t *s)
 {
@@ -248,7 +248,7 @@ done:
     return status;
 }
 
-/* work_bytes_p: with the head. */
+/* work_bytes_p: including the head. */
 static plait_status_t ask(const plait_process_grid_t *g, const plait_joint_problem_t *h,
                           const plait_grid_part_t *part, syevd_t *s,
                           int64_t *work_bytes_p)
@@ -316,7 +316,7 @@ static plait_status_t heevd_begin(plait_process_grid_t *g, plait_stream_t stream
     plait_status_t status = PLAIT_OK;
     int64_t needed = 0;
 
-    forget(g, &g->syevd); /* of a call that peers kept from being made */
+    forget(g, &g->syevd); /* of a call that did not happen because of peers */
     g->heevd = *h;
     g->part = *part;
     g->stream = stream;

@@ -7,7 +7,7 @@
 
 extern const plait_device_grid_t plait_cuda_grid;
 
-/* Gives back what is kept for all devices. Before these; no grid is open. */
+/* Releases what is kept for all devices. Called before the devices are released, with no grid open. */
 void plait_cuda_grid_release(void);
 
 #endif

@@ -16,7 +16,7 @@
 enum { SUCCESS = 0, IN_PROGRESS = 7, UINT8 = 1, OLDEST = 21800 };
 enum { CONFIG_VERSION = 21400 };
 
-/* What ncclConfig_t begins with since 2.14; NCCL fills in what is behind its size, or newer than its
+/* The beginning of ncclConfig_t since 2.14. NCCL fills in members beyond this size or newer than this
  * version. */
 struct plait_nccl_config {
     size_t n_bytes;
@@ -79,17 +79,17 @@ done:
 
 /* ---- its end ---- */
 
-/* NCCL ends a communicator, or aborts it, when all its ranks of the node do so: until then it waits,
- * which nothing can end. So a thread of its own does it. */
+/* NCCL ends or aborts a communicator only when all its ranks of the node do so. Until then the call waits, and
+ * nothing can end the wait. So a thread of its own makes the call. */
 typedef struct {
     plait_nccl_t *nccl;
     bool is_whole;
     atomic_bool is_over;
-    atomic_int
-        n_holders; /* the thread, and who waits for it: the last one frees this */
+    /* the thread and its waiter: the last one frees this */
+    atomic_int n_holders;
 } leaving_t;
 
-/* How long a communicator that is whole is waited for: its peers end it, too. */
+/* How long to wait for a whole communicator: its peers end it, too. */
 #define CLOSE_NS (INT64_C(10) * 1000000000)
 
 static void release(leaving_t *l)
@@ -119,7 +119,7 @@ static void *leave_main(void *argument)
     return NULL;
 }
 
-/* Without memory or a thread by this one, which may wait for peers. */
+/* Without memory or a thread, this thread makes the call and may wait for peers. */
 static void leave_aside(plait_nccl_t *nccl, bool is_whole, int64_t limit_ns)
 {
     const int64_t latest_ns = plait_clock_ns() + limit_ns;

@@ -5,7 +5,7 @@
 #include "device/cuda_load.h"
 #include "device/device.h"
 
-/* is_blocking: it waits here for all ranks, and later calls wait, too, as other libraries expect it. */
+/* is_blocking: this call waits for all ranks, and later calls wait, too, as other libraries expect. */
 plait_status_t plait_cuda_nccl_open(const plait_nccl_id_t *id, int n_ranks, int rank,
                                     bool is_blocking, plait_nccl_t **nccl_p);
 plait_nccl_comm_t plait_cuda_nccl_comm(const plait_nccl_t *nccl);

@@ -17,9 +17,9 @@ enum { OLDEST = 3020 };          /* 1000 major + 10 minor */
 enum { WITH_UNIQUEID = 1 << 3 }; /* NVSHMEMX_INIT_WITH_UNIQUEID */
 enum { SIGNAL_SET = 9 };         /* NVSHMEM_SIGNAL_SET */
 enum { COMPARE_GE = 5 };         /* NVSHMEM_CMP_GE */
-enum { VERSION_1 = 1 << 16 };    /* of a structure, to which its size is added */
+enum { VERSION_1 = 1 << 16 };    /* of a structure; its size is added to this */
 
-/* nvshmemx_init_status_t. MPG: several PEs on one GPU; limited, they have no way to wait. */
+/* nvshmemx_init_status_t. MPG: several PEs on one GPU; if limited, PEs have no way to wait. */
 enum { NOT_STARTED, WITHOUT_DEVICE, STARTED, LIMITED_MPG };
 
 struct plait_nvshmem_unique {
@@ -41,7 +41,7 @@ struct plait_nvshmem_attr {
     } args;
 };
 
-/* As the library's headers have them. */
+/* As in the library's headers. */
 _Static_assert(sizeof(plait_nvshmem_unique_t) == sizeof(plait_nvshmem_id_t), "an id");
 _Static_assert(sizeof(plait_nvshmem_attr_t) == 144, "nvshmemx_init_attr_t");
 _Static_assert(sizeof(((plait_nvshmem_attr_t *)0)->args) == 128,
@@ -49,19 +49,19 @@ _Static_assert(sizeof(((plait_nvshmem_attr_t *)0)->args) == 128,
 _Static_assert(sizeof(((plait_nvshmem_attr_t *)0)->args.unique) == 24,
                "nvshmemx_uniqueid_args_t");
 
-/* A process has one; tests have one for each of their devices. */
+/* A process has one job; tests have one job for each of their devices. */
 enum { MAX_JOBS = 16, WHY_BYTES = 240 };
 
 typedef struct {
     const plait_device_t *device; /* NULL: free */
     plait_nvshmem_job_t job;
-    char why[WHY_BYTES]; /* nothing more is to be done with it */
+    char why[WHY_BYTES]; /* if set, why the job must not be used any more */
 } slot_t;
 
 static slot_t slots[MAX_JOBS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Under the lock: that of the device, or a free one for it; NULL: there are too many. */
+/* Under the lock. The device's slot, or a free slot for it; NULL: there are too many devices. */
 static slot_t *slot_of(const plait_device_t *device)
 {
     slot_t *found = NULL;
@@ -92,7 +92,7 @@ done:
     return status;
 }
 
-/* Under the lock: from now on nothing is done with it, for this reason. */
+/* Under the lock. The slot is not used any more; the thread's error text is the reason. */
 static void refuse(slot_t *slot)
 {
     (void)snprintf(slot->why, sizeof(slot->why), "%s", plait_error_text());
@@ -168,7 +168,7 @@ done:
     return status;
 }
 
-/* It says success also where it has found no device, or none that it can use. */
+/* NVSHMEM reports success even if it found no device, or no device that it can use. */
 static plait_status_t judge_start(const plait_cuda_t *call, int result, int n_pes,
                                   int pe)
 {

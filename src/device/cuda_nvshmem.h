@@ -6,7 +6,7 @@
 
 extern const plait_device_nvshmem_t plait_cuda_nvshmem;
 
-/* Forgets what was started, for tests: it is over. */
+/* Forgets started jobs, for tests, after their end. */
 void plait_cuda_nvshmem_forget(void);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/status.h"
 #include "device/cuda_state.h"
 
-/* Two numbers, 0 and 0. */
+/* Sets both numbers to 0. */
 static plait_status_t forget(plait_cuda_state_t *state, plait_stream_t stream,
                              int32_t *sizes)
 {
@@ -15,7 +15,7 @@ static plait_status_t forget(plait_cuda_state_t *state, plait_stream_t stream,
     return plait_cuda_launch(state, stream, PLAIT_CUDA_FILL, 1, &params);
 }
 
-/* Near the largest number its eigenvalues of 8 x 8 are 0 (cuSOLVER 12.0). */
+/* Near the largest number, cuSOLVER 12.0 finds eigenvalues 0 for 8 x 8 matrices. */
 plait_status_t plait_cuda_before(plait_cuda_state_t *state, plait_stream_t stream,
                                  const plait_device_tile_t *t, int32_t *sizes)
 {
@@ -35,7 +35,7 @@ done:
     return status;
 }
 
-/* Close eigenvalues may be out of order by their last bits (float32, cuSOLVER 12.0). */
+/* Close eigenvalues may be out of order in their last bits (float32, cuSOLVER 12.0). */
 plait_status_t plait_cuda_after(plait_cuda_state_t *state, plait_stream_t stream,
                                 const plait_device_tile_t *t, const int32_t *sizes)
 {
@@ -50,8 +50,8 @@ plait_status_t plait_cuda_after(plait_cuda_state_t *state, plait_stream_t stream
                                    1, &params);
 }
 
-/* cuSOLVER's search for a pivot passes a NaN by, which may stay in the factors without meeting one: then
- * the last pivot is the one that is not finite. */
+/* cuSOLVER's search for a pivot passes over NaN. A NaN may stay in the factors without meeting a pivot: then
+ * the last pivot counts as the one that is not finite. */
 static plait_status_t screen(plait_cuda_state_t *state, plait_stream_t stream,
                              const plait_device_tile_t *t)
 {

@@ -6,11 +6,11 @@
 #include <stdbool.h>
 
 enum {
-    ALREADY_ENABLED = 704, /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: by JAX */
-    TOO_MANY = 711 /* CUDA_ERROR_TOO_MANY_PEERS: eight, where there is no NVSwitch */
+    ALREADY_ENABLED = 704, /* CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED: JAX did it */
+    TOO_MANY = 711         /* CUDA_ERROR_TOO_MANY_PEERS: eight, without NVSwitch */
 };
 
-/* Once for each pair, but for who wants to know. */
+/* Done once for each pair, or whenever the caller asks for *can_p. */
 plait_status_t plait_cuda_reach(plait_cuda_state_t *state, plait_cuda_state_t *from,
                                 bool *can_p)
 {

@@ -11,22 +11,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* CUDA takes device memory in blocks of 2 MiB, of which it makes smaller ones; what is shown to other
- * processes is the whole block (CUDA C++ Programming Guide, Interprocess Communication). */
+/* CUDA takes device memory in blocks of 2 MiB and divides them into smaller ones. Other processes are always
+ * shown the whole block (CUDA C++ Programming Guide, Interprocess Communication). */
 enum { DEVICE_GRAIN = 2 << 20, PINNED_GRAIN = 256, WHAT_BYTES = 80 };
 
-static char no_stream; /* its address is that of no stream */
+static char no_stream; /* its address is no stream's */
 
 struct plait_cuda_buffer {
     void *data;
     int64_t n_bytes;
     bool is_taken;
-    bool is_kept; /* other processes may have it open: freed, it would be theirs too */
+    /* other processes may have it open: if freed, the memory would be theirs too */
+    bool is_kept;
     plait_stream_t stream;  /* where it was given back ... */
     plait_cu_event_t event; /* ... and when; NULL for pinned memory */
 };
 
-/* The smallest free buffer that is large enough but no giant; of two, one of this stream. */
+/* The smallest free buffer that is large enough but not over twice as large; of two equal ones, this
+ * stream's. */
 static plait_cuda_buffer_t *find_fit(const plait_cuda_pool_t *pool,
                                      plait_stream_t stream, int64_t n_bytes)
 {
@@ -104,7 +106,7 @@ void plait_cuda_forget_stream(plait_cuda_state_t *state, plait_stream_t stream)
     (void)pthread_mutex_unlock(&state->lock);
 }
 
-/* Frees what nobody has; CUDA waits until nothing uses it. */
+/* Frees buffers that are neither taken nor kept. CUDA waits until nothing uses them. */
 static void trim(plait_cuda_state_t *state, plait_cuda_pool_t *pool)
 {
     int n_kept = 0;
@@ -145,9 +147,9 @@ static int64_t grain_of(const plait_cuda_state_t *state, const plait_cuda_pool_t
     return (pool == &state->pinned) ? PINNED_GRAIN : DEVICE_GRAIN;
 }
 
-/* The bytes of a new buffer. Nothing is freed while there is memory, as CUDA waits for the device then: a
- * program of growing sizes would keep a buffer of each. So where one nearly was large enough the next power
- * of two is taken, which all sizes down to its half fit. */
+/* The bytes of a new buffer. Freeing makes CUDA wait for the device, so nothing is freed while there is
+ * memory, and a program of growing sizes would keep a buffer of each size. So if an idle buffer is nearly
+ * large enough, the next power of two is taken, which fits all sizes down to its half. */
 static int64_t roomy(const plait_cuda_pool_t *pool, int64_t n_bytes)
 {
     bool is_growing = false;
@@ -165,7 +167,7 @@ static int64_t roomy(const plait_cuda_pool_t *pool, int64_t n_bytes)
     return power;
 }
 
-/* A new buffer, if need be in the place of those that nobody has. */
+/* Adds a new buffer; if memory is short, idle buffers are freed for it. */
 static plait_status_t add(plait_cuda_state_t *state, plait_cuda_pool_t *pool,
                           int64_t n_bytes, plait_cuda_buffer_t **buffer_p)
 {
@@ -239,7 +241,7 @@ plait_status_t plait_cuda_host_take(plait_device_t *device, int64_t n_bytes,
     return take(state, &state->pinned, NULL, n_bytes, host_p);
 }
 
-/* Where the event cannot be recorded, the device is lost, and with it the order. */
+/* If the event cannot be recorded, the device is lost, and the order with it. */
 static void give(plait_cuda_state_t *state, plait_cuda_pool_t *pool,
                  plait_stream_t stream, const void *data)
 {

@@ -13,11 +13,11 @@ enum { WIDE = 16, NO_KERNEL = PLAIT_CUDA_N_KERNELS };
     _Static_assert((int)PLAIT_CUDA_##_name == (_code), "the kernels' codes");
 PLAIT_REDUCE_FOR_EACH(SAME_CODE)
 
-/* A dtype's kernels; NO_KERNEL: the operations do not exist. Sums of complex numbers are those of
- * twice as many reals. */
+/* A dtype's kernels; NO_KERNEL: the operations do not exist. Sums of complex numbers are sums of twice as many
+ * reals. */
 typedef struct {
     plait_dtype_t dtype;
-    int reduce; /* what is not in the two others */
+    int reduce; /* all but order and sum */
     int order;  /* MIN and MAX */
     int sum;
     int scale;
@@ -58,7 +58,7 @@ static bool is_logical(plait_reduce_t op)
     return op == PLAIT_LAND || op == PLAIT_LOR || op == PLAIT_LXOR;
 }
 
-/* Of bool any byte but 0 is true, and results are 0 or 1. */
+/* For bool, any byte but 0 is true, and results are 0 or 1. */
 static plait_reduce_t op_of(plait_reduce_t op, plait_dtype_t dtype)
 {
     return (dtype != PLAIT_BOOL) ? op
@@ -97,7 +97,7 @@ static int64_t n_blocks_of(int64_t n_threads)
     return (n_threads + PLAIT_CUDA_THREADS - 1) / PLAIT_CUDA_THREADS;
 }
 
-/* Bits of all addresses together: what they are aligned to. */
+/* The bits of all addresses or-ed: the lowest one gives their common alignment. */
 static uint64_t bits_of(int n_pieces, const void *const pieces[], const void *dst)
 {
     uint64_t bits = (uint64_t)(uintptr_t)dst;
@@ -128,7 +128,7 @@ static plait_status_t fill(plait_cuda_state_t *state, plait_stream_t stream,
                              n_blocks_of(p.n_wide + p.n_rest), &p);
 }
 
-/* At most PLAIT_CUDA_PIECES of them. */
+/* At most PLAIT_CUDA_PIECES pieces. */
 static plait_status_t reduce_some(plait_cuda_state_t *state, plait_stream_t stream,
                                   plait_reduce_t op, plait_dtype_t dtype, int64_t n,
                                   int n_pieces, const void *const pieces[], void *dst)
@@ -165,7 +165,7 @@ done:
     return status;
 }
 
-/* More pieces than a launch takes: what came out so far is the first of the next. */
+/* For more pieces than a launch takes: the result so far is the first piece of the next launch. */
 static plait_status_t reduce_many(plait_cuda_state_t *state, plait_stream_t stream,
                                   plait_reduce_t op, plait_dtype_t dtype, int64_t n,
                                   int n_pieces, const void *const pieces[], void *dst)
@@ -190,7 +190,7 @@ done:
     return status;
 }
 
-/* One piece: the result is the operand; a logical one is 0 or 1 also then. */
+/* With one piece the result is the operand, but the result of a logical operation is still 0 or 1. */
 static plait_status_t reduce_alone(plait_cuda_state_t *state, plait_stream_t stream,
                                    plait_reduce_t op, plait_dtype_t dtype, int64_t n,
                                    const void *piece, void *dst)

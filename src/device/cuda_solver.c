@@ -15,8 +15,8 @@ enum {
     INVALID_VALUE = 3 /* CUSOLVER_STATUS_INVALID_VALUE */
 };
 
-/* Host memory that cuSOLVER wants in a call, and does not read after it: JAX frees its own then. It is
- * kept for the next calls until the device goes. */
+/* Host memory that cuSOLVER needs in a call and does not read afterwards: JAX frees its own then. Kept for
+ * later calls until the device is released. */
 struct plait_cuda_room {
     plait_cuda_room_t *next;
     void *memory;
@@ -67,10 +67,10 @@ static const char *what_of(const plait_device_tile_t *t)
 
 typedef struct {
     size_t n_device, n_host; /* bytes that cuSOLVER asks for */
-    int n_ormqr;             /* the same of ormqr, in elements */
+    int n_ormqr;             /* the same for ormqr, in elements */
 } sizes_t;
 
-/* Outcome, sizes and pivots, before what is cuSOLVER's. */
+/* Bytes of outcome, sizes and pivots, which come before cuSOLVER's part. */
 static int64_t head_bytes(const plait_device_tile_t *t)
 {
     const int64_t n_pivots = (t->op == PLAIT_TILE_GETRF) ? plait_min(t->m, t->n) : 0;
@@ -79,7 +79,7 @@ static int64_t head_bytes(const plait_device_tile_t *t)
     return GRAIN + (n_bytes + GRAIN - 1) / GRAIN * GRAIN;
 }
 
-/* ormqr's extents are of 32 bits. */
+/* ormqr takes extents of 32 bits. */
 typedef struct {
     int m, n, k, lda, ldc, index;
 } ormqr_t;
@@ -147,8 +147,8 @@ static int size_of(const plait_cuda_state_t *state, const plait_device_tile_t *t
                      type, device, host);
 }
 
-/* Before CUDA 13 syevd takes an extent of 64 bits and refuses more than about 25000, when it is asked for its
- * memory (CUDALibrarySamples, issue 246). */
+/* Before CUDA 13, syevd takes an extent of 64 bits but refuses more than about 25000 when it is asked for its
+ * memory size (CUDALibrarySamples, issue 246). */
 static plait_status_t say_limit(const plait_cuda_state_t *state,
                                 const plait_device_tile_t *t)
 {
@@ -183,7 +183,7 @@ done:
     return status;
 }
 
-/* What a call has asked for while it was planned. */
+/* The memory that cuSOLVER asked for when a call was planned. */
 struct plait_cuda_planned {
     plait_device_tile_t what; /* without addresses */
     sizes_t sizes;
@@ -291,10 +291,10 @@ done:
 
 typedef struct {
     int32_t *found;  /* the outcome, on the device */
-    int32_t *sizes;  /* what a matrix was stretched by, there too */
+    int32_t *sizes;  /* what a matrix was stretched by, on the device */
     int64_t *pivots; /* 64 bits, on the device */
-    char *work;      /* cuSOLVER's */
-    void *room;      /* its memory on the host */
+    char *work;      /* cuSOLVER's, on the device */
+    void *room;      /* cuSOLVER's, on the host */
 } places_t;
 
 static places_t places_of(const plait_cuda_state_t *state, const plait_device_tile_t *t,

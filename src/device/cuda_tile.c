@@ -37,7 +37,7 @@ static int64_t n_blocks_of(int64_t n_threads)
     return (n_threads + PLAIT_CUDA_THREADS - 1) / PLAIT_CUDA_THREADS;
 }
 
-/* Blocks have as few rows as columns have, where that is less than their threads. */
+/* Blocks have only as many rows as the columns need, if that is less than their threads. */
 plait_status_t plait_cuda_matrix(plait_cuda_state_t *state, plait_stream_t stream,
                                  const plait_device_tile_t *t,
                                  plait_cuda_kernel_t of_single,
@@ -78,7 +78,7 @@ done:
     return status;
 }
 
-/* The second kernel sees what the first one has found in all of the matrix. */
+/* The second kernel sees what the first one found in the whole matrix. */
 static plait_status_t screen(plait_cuda_state_t *state, plait_stream_t stream,
                              const plait_device_tile_t *t)
 {
@@ -165,7 +165,7 @@ static plait_status_t enqueue(plait_cuda_state_t *state, plait_stream_t stream,
                : swap(state, stream, tile);
 }
 
-/* Handles have one stream at a time, so that only one thread at a time may enqueue with them. */
+/* A handle has one stream at a time, so only one thread at a time may enqueue with it. */
 plait_status_t plait_cuda_tile(plait_device_t *device, plait_stream_t stream,
                                const plait_device_tile_t *tile, void *work)
 {

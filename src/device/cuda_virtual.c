@@ -44,7 +44,7 @@ struct plait_cu_memory_access {
 _Static_assert(sizeof(plait_cu_memory_prop_t) == 32, "CUmemAllocationProp");
 _Static_assert(sizeof(plait_cu_memory_access_t) == 12, "CUmemAccessDesc");
 
-/* One that was shown. While it is kept nothing else has its handle. */
+/* An allocation that was shown. While it is kept, no other has its handle. */
 typedef struct plait_cuda_granted {
     plait_cu_address_t base;
     size_t n_bytes;
@@ -54,14 +54,14 @@ typedef struct plait_cuda_granted {
     struct plait_cuda_granted *next;
 } granted_t;
 
-/* One that was mapped here. */
+/* An allocation that was mapped here. */
 typedef struct plait_cuda_mapped {
     plait_cu_address_t base;
     size_t n_bytes;
     struct plait_cuda_mapped *next;
 } mapped_t;
 
-/* What goes to other processes in the place of a CUipcMemHandle. */
+/* What other processes get in the place of a CUipcMemHandle. */
 typedef struct {
     int32_t pid, fd;
     uint64_t n_bytes;
@@ -69,7 +69,7 @@ typedef struct {
 
 _Static_assert(sizeof(grant_t) <= sizeof(plait_device_handle_t), "a handle");
 
-/* UNSUPPORTED, unless the device is lost: there is another way. */
+/* A failure is UNSUPPORTED unless the device is lost: there is another way. */
 static plait_status_t may(plait_cuda_state_t *state, int result, const char *what)
 {
     plait_status_t status = plait_cuda_must(state, result, what);
@@ -97,7 +97,7 @@ done:
 
 /* ---- what is shown ---- */
 
-/* The caller's to release. */
+/* The caller releases the handle. */
 static plait_status_t handle_at(plait_cuda_state_t *state, plait_cu_address_t address,
                                 plait_cu_memory_t *handle_p)
 {
@@ -134,7 +134,7 @@ static void take_back(plait_cuda_state_t *state, granted_t *granted)
     plait_free(granted);
 }
 
-/* Those that their allocator has unmapped since. */
+/* Takes back allocations that their allocator has unmapped since. */
 static void sweep(plait_cuda_state_t *state)
 {
     granted_t **place = &state->granted;
@@ -150,7 +150,7 @@ static void sweep(plait_cuda_state_t *state)
     }
 }
 
-/* The handle is moved here. */
+/* Takes over the handle. */
 static plait_status_t grant(plait_cuda_state_t *state, plait_cu_address_t base,
                             size_t n_bytes, plait_cu_memory_t handle)
 {
@@ -240,7 +240,7 @@ static void unmap(plait_cuda_state_t *state, mapped_t *mapped)
     plait_free(mapped);
 }
 
-/* At an address of its own, for this device. */
+/* Maps memory for this device, at an address of its own. */
 static plait_status_t map(plait_cuda_state_t *state, plait_cu_memory_t handle,
                           size_t n_bytes, void **base_p)
 {
@@ -278,7 +278,7 @@ done:
     return status;
 }
 
-/* Of another process; -1: the system does not give it. */
+/* A descriptor of another process, opened here; -1: the system does not give it. */
 static int descriptor_of(const grant_t *grant)
 {
     const int pid_fd = (int)syscall(SYS_pidfd_open, grant->pid, 0);
@@ -312,7 +312,7 @@ plait_status_t plait_cuda_virtual_import(plait_cuda_state_t *state,
                   "opening virtual memory of another process"));
     PLAIT_TRY(map(state, memory, (size_t)theirs.n_bytes, base_p));
 done:
-    if (memory != 0) { /* the mapping holds it */
+    if (memory != 0) { /* the mapping keeps the memory */
         (void)state->cuda->cuMemRelease(memory);
     }
     if (fd >= 0) {

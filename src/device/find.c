@@ -29,7 +29,7 @@ static plait_device_find_fn_t finder_now(void)
 
 void plait_device_set_finder(plait_device_find_fn_t found)
 {
-    (void)finder_now(); /* what is set now comes after the environment */
+    (void)finder_now(); /* reads the environment first, so that `found` replaces it */
     atomic_store(&finder, found);
 }
 

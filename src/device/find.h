@@ -5,15 +5,15 @@
 
 #include "device/device.h"
 
-/* The device that XLA knows by this number among the process's own; it lives as long as the
+/* Finds the device that XLA knows by this number among the process's own. The device lives as long as the
  * process. */
 typedef plait_status_t (*plait_device_find_fn_t)(int ordinal,
                                                  plait_device_t **device_p);
 
-/* In the place of what the environment says. NULL: there are none. */
+/* Replaces what the environment says. NULL: there are no devices. */
 PLAIT_EXPORT void plait_device_set_finder(plait_device_find_fn_t finder);
 
-/* Those of CUDA, unless the environment says something of them. */
+/* Uses CUDA devices, unless the environment decides on them. */
 PLAIT_EXPORT void plait_device_accept(void);
 
 /* Whether there may be any, so that operations are worth offering for them. Asks no device. */
@@ -22,7 +22,7 @@ PLAIT_EXPORT int plait_device_is_there(void);
 /* UNSUPPORTED without a finder. */
 plait_status_t plait_device_find(int ordinal, plait_device_t **device_p);
 
-/* Finds it before anything is to be done on it: the first time its kernels are compiled. */
+/* Finds the device before any work is to be done on it: the first time its kernels are compiled. */
 PLAIT_EXPORT plait_status_t plait_device_ready(int ordinal);
 
 #endif

@@ -12,13 +12,14 @@
 
 enum {
     MIN_CACHE_BYTES = 1 << 20,
-    /* One core complex of an EPYC. More is a whole socket's, and told in a virtual machine of two of its cores,
-     * too: a Xeon that tells of 480 MiB keeps for one of them what is read and written up to here. */
+    /* One core complex of an EPYC. A larger size is a whole socket's, and is reported even in a virtual
+     * machine of two of its cores: a Xeon that reports 480 MiB keeps up to this much of what one core reads
+     * and writes. */
     MAX_CACHE_BYTES = 32 << 20,
     MIN_HUGE_BYTES = 4 << 20 /* measured with XLA's results */
 };
 
-/* Linux's own figure for what one core shares; 0 if there is none. */
+/* Linux's figure for the cache that one core shares; 0 if there is none. */
 static int64_t kernel_cache_bytes(void)
 {
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
@@ -33,8 +34,8 @@ static int64_t kernel_cache_bytes(void)
     return (int64_t)n_kib * 1024;
 }
 
-/* glibc 2.36 on an EPYC with 32 MiB per core complex gives the 256 MiB of the whole
- * socket, so it is asked second. */
+/* glibc 2.36, on an EPYC with 32 MiB per core complex, gives the 256 MiB of the whole socket. So it is asked
+ * second. */
 static int64_t read_cache_bytes(void)
 {
     int64_t n_bytes = kernel_cache_bytes();

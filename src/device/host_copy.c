@@ -14,19 +14,19 @@
 
 enum {
     LINE = PLAIT_HOST_LINE,
-    SHORT_ROW = 64,       /* rows below are copied by the constant-size kernels */
+    SHORT_ROW = 64,       /* the constant-size kernels copy shorter rows */
     MIN_STREAM_ROW = 512, /* misaligned, on Zen 3: never slower from 512 on */
-    /* long rows of two ranks at once, and read again afterwards: slower streamed up to 512
-     * KiB, the same at 1 MiB, a third faster from 2 MiB on (EPYC, L2 of 512 KiB a core) */
+    /* long rows, two ranks at once, read again afterwards: streaming is slower up to 512 KiB, equal at 1 MiB,
+     * a third faster from 2 MiB on (EPYC, L2 of 512 KiB a core) */
     LONG_STREAM_BYTES = 2 << 20,
-    TILE_BYTES = 256,         /* side of a tile; 128 was slower on Zen 3 */
-    TILE_ELEMENTS = 64,       /* and at most this many elements */
-    MIN_TURN_BYTES = 4 << 10, /* of matrices that are transposed by way of a scratch */
-    AHEAD_BYTES = 16 << 10,   /* shorter rows are asked for so far ahead */
-    AHEAD_MIN_BYTES = 128 << 10 /* of boxes that are no smaller */
+    TILE_BYTES = 256,           /* side of a tile; 128 was slower on Zen 3 */
+    TILE_ELEMENTS = 64,         /* and at most this many elements */
+    MIN_TURN_BYTES = 4 << 10,   /* of matrices that are transposed through a scratch */
+    AHEAD_BYTES = 16 << 10,     /* shorter rows are prefetched so far ahead */
+    AHEAD_MIN_BYTES = 128 << 10 /* in boxes that are no smaller */
 };
 
-/* Two innermost dimensions of a box with short rows; j is the faster one in dst. */
+/* The two innermost dimensions of a box with short rows; j is the faster one in dst. */
 typedef struct {
     int64_t n_i, n_j;
     int64_t src_i, src_j;
@@ -73,7 +73,7 @@ static PLAIT_ALWAYS_INLINE void copy_plane(const plane_t *plane, const char *src
     }
 }
 
-/* Elements of k bytes that follow each other in dst, in tiles where they are transposed. */
+/* Elements of k bytes that are contiguous in dst; in tiles if they are transposed. */
 static PLAIT_ALWAYS_INLINE void gather_tiles(const plane_t *plane, const char *src,
                                              char *dst, int k, bool is_streamed)
 {
@@ -146,9 +146,8 @@ static copy_plane_fn_t find_plane_fn(const plane_t *plane)
     return (plane->dst_j == plane->row_bytes) ? row->gather : row->exact;
 }
 
-/* The dimension with the smallest step in src: the one to tile with the last, which has
- * the smallest in dst. The last but one (-1 if there is none) where the last has both.
- */
+/* The dimension to tile with the last one, which has the smallest step in dst: the dimension with the smallest
+ * step in src. If that is the last one, too: the last but one (-1 if there is none). */
 static int pick_i(const plait_box_copy_t *box, bool *is_transposed_p)
 {
     const int last = box->n_dims - 1;
@@ -181,7 +180,7 @@ static void set_tiles(plane_t *plane)
     plane->tile_j = plane->is_transposed ? side : plane->n_j;
 }
 
-/* Takes the two dimensions of the plane out of the box, which has at least one. */
+/* Takes the plane's two dimensions out of the box, which has at least one dimension. */
 static plane_t take_plane(plait_box_copy_t *box, bool is_streamed)
 {
     const int j = box->n_dims - 1;
@@ -202,7 +201,7 @@ static plane_t take_plane(plait_box_copy_t *box, bool is_streamed)
     return plane;
 }
 
-/* Whether it is a matrix of some size, transposed: elements follow each other on both sides. */
+/* Whether the plane is a transposed matrix of some size: elements are contiguous on both sides. */
 static bool is_turn(const plane_t *plane)
 {
     const int64_t n = plane->row_bytes;
@@ -233,7 +232,6 @@ static void copy_short_rows(plait_box_copy_t *box, const char *src, char *dst,
     } while (plait_box_next(box, box->n_dims, &walk));
 }
 
-/* Asks for a row. */
 static void prefetch_row(const char *row, int64_t n_bytes)
 {
     for (int64_t at = 0; at < n_bytes; at += LINE) {
@@ -241,7 +239,7 @@ static void prefetch_row(const char *row, int64_t n_bytes)
     }
 }
 
-/* Two ranks at once, rows of 2 KiB, 4 KiB apart, 128 MiB each: 0.65 memcpys, 1.75 if not asked for. */
+/* Two ranks at once, rows of 2 KiB, 4 KiB apart, 128 MiB each: 0.65 memcpys, 1.75 without prefetches. */
 static void copy_long_rows(const plait_box_copy_t *box, const char *src, char *dst,
                            bool is_streamed)
 {
@@ -269,7 +267,7 @@ static void copy_long_rows(const plait_box_copy_t *box, const char *src, char *d
     plait_host_stream_finish(&stream);
 }
 
-/* How much of the destination the last dimension writes without a gap. */
+/* Bytes of dst that the last dimension writes without a gap. */
 static int64_t run_bytes(const plait_box_copy_t *box)
 {
     const int last = box->n_dims - 1;
@@ -279,7 +277,7 @@ static int64_t run_bytes(const plait_box_copy_t *box)
                : box->row_bytes;
 }
 
-/* Runs that begin or end inside a line pay for both parts; long ones do not notice. */
+/* Runs that begin or end inside a line pay for both parts of the line; long runs do not notice. */
 static bool has_streamed_runs(const plait_box_copy_t *box, const char *dst)
 {
     const int64_t run = run_bytes(box);
@@ -292,8 +290,8 @@ static bool has_streamed_runs(const plait_box_copy_t *box, const char *dst)
     return (run >= MIN_STREAM_ROW) || (misaligned % LINE == 0);
 }
 
-/* What is read and what is written. A transposed copy that is read again takes 0.8 of the time from the
- * cache with 16 MiB, 1.2 with 20, 2.3 with 32 (Xeon). */
+/* A copy reads n_bytes and writes n_bytes. With the cache, a transposed copy that is read again takes 0.8 of
+ * the time with 16 MiB, 1.2 with 20, 2.3 with 32 (Xeon). */
 static bool is_beyond_cache(int64_t n_bytes)
 {
     return n_bytes > plait_host_cache_bytes() / 2;

@@ -10,7 +10,7 @@
 
 #define PLAIT_ALWAYS_INLINE inline __attribute__((always_inline))
 
-/* The sizes, for who makes a kernel of each. */
+/* The sizes, for code that makes a kernel for each. */
 #define PLAIT_GATHER_FOR_EACH(_row) \
     _row(1)                         \
     _row(2)                         \
@@ -77,7 +77,7 @@ static PLAIT_ALWAYS_INLINE __m128i plait_gather_16(const char *src, int64_t step
 }
 #endif
 
-/* A line of elements; a streamed one begins a line of memory. */
+/* A line of elements. A streamed line begins a line of memory. */
 static PLAIT_ALWAYS_INLINE void plait_gather_line(const char *src, int64_t step,
                                                   char *dst, int k, bool is_streamed)
 {

@@ -38,7 +38,7 @@ void plait_host_stream_append(plait_host_stream_t *stream, char *dst, const char
             stream_lines(dst + n - LINE, stream->held, LINE);
             stream->n_held = 0;
         }
-    } else { /* what is before it in its line is not its own */
+    } else { /* bytes before dst in its line belong to others */
         n = plait_min(n_bytes, (int64_t)(-(uintptr_t)dst % LINE));
         memcpy(dst, src, (size_t)n);
     }

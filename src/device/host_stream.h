@@ -27,14 +27,14 @@ static inline void plait_host_stream_line(char *dst, const char *src)
 #endif
 }
 
-/* Begins as zeros. The last n_held bytes before `end` are not written yet: the begin of a line. */
+/* Begins as zeros. The last n_held bytes before `end`, the beginning of a line, are not written yet. */
 typedef struct {
     char *end;
     int64_t n_held;
     char held[PLAIT_HOST_LINE];
 } plait_host_stream_t;
 
-/* The next bytes; elsewhere than at the end of the last ones, these are finished first. */
+/* Appends bytes. If dst is not the end of the last ones, those are finished first. */
 void plait_host_stream_append(plait_host_stream_t *stream, char *dst, const char *src,
                               int64_t n_bytes);
 

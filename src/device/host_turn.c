@@ -18,22 +18,22 @@
 
 enum {
     LINE = PLAIT_HOST_LINE,
-    VECTOR =
-        16, /* bytes that are transposed at once, in as many rows as make a square */
+    /* bytes that are transposed at once, in as many rows as make a square */
+    VECTOR = 16,
     MOST_WIDTH = 256, /* of a tile's rows in src, bytes */
     MOST_ROWS = 32,   /* of a tile */
     MOST_RUN = 256,   /* of a tile's columns in dst, bytes */
-    /* what is read past the last column; keeps rows of the scratch off one cache set */
+    /* read past the last column; also keeps rows of the scratch off one cache set */
     PAD = VECTOR,
-    AHEAD =
-        10, /* rows; of a step that is a power of two all fall on one set, and 24 are lost again */
+    /* rows; with a step that is a power of two all fall on one cache set, and 24 are lost again */
+    AHEAD = 10,
     /* elements of 1 byte need most: 128 rows of 128 + 16 bytes, and 16 columns of 128 */
     SCRATCH_BYTES = 2 * LINE * (2 * LINE + PAD),
     COLUMNS_BYTES = VECTOR * 2 * LINE
 };
 
-/* Extents of a tile of elements of k bytes: a row in src, rows, and with those that end the last line in
- * dst. */
+/* Extents of a tile of elements of k bytes: a row in src; rows; rows together with those that complete the
+ * last line in dst. */
 static PLAIT_ALWAYS_INLINE int64_t width_of(int k)
 {
     return (k == 1) ? 2 * LINE : MOST_WIDTH;
@@ -60,19 +60,19 @@ static PLAIT_ALWAYS_INLINE int columns_of(int k)
     return (k < 8) ? VECTOR / k : 1;
 }
 
-/* Rows of tiles in the order in which they are read: tiles follow each other along src's rows. */
+/* Rows of tiles in reading order: tiles follow each other along src's rows. */
 typedef struct {
     int64_t i, j; /* where the tile begins; j is n_j or more after the last one */
     int64_t n_rows, width; /* of the tile; width in bytes */
-    int64_t row;           /* the next one */
+    int64_t row;           /* the next row */
 } cursor_t;
 
-/* What is transposed. */
+/* A transposition under way. */
 typedef struct {
     const plait_host_turn_t *turn;
     const char *src;
     char *dst;
-    int64_t skew; /* rows that a tile has of the next one, too */
+    int64_t skew; /* rows that a tile shares with the next one */
     cursor_t loaded, asked;
 } state_t;
 
@@ -113,7 +113,7 @@ static PLAIT_ALWAYS_INLINE void copy_line(char *dst, const char *src)
     }
 }
 
-/* A row to the scratch, and asks for one that is loaded later. */
+/* Loads a row into the scratch, and prefetches a later one. */
 static PLAIT_ALWAYS_INLINE void load_row(state_t *t, char *to, int k)
 {
     const char *s = row_of(t, &t->loaded, k);
@@ -133,7 +133,8 @@ static PLAIT_ALWAYS_INLINE void load_row(state_t *t, char *to, int k)
     }
 }
 
-/* n rows of the tile that begins as `tile` does, or what is left of it, to the scratch. */
+/* Loads n rows, or what is left of them, into the scratch; they belong to the tile that begins as `tile`
+ * does. */
 static PLAIT_ALWAYS_INLINE void load_rows(state_t *t, const cursor_t *tile, int64_t n,
                                           char *scratch, int k)
 {
@@ -205,8 +206,8 @@ static PLAIT_ALWAYS_INLINE void turn_square(const char *src, int64_t src_step,
 }
 #endif
 
-/* Columns side by side, n_rows of each, to `columns`, one after the other. May read and write up to
- * columns_of(k) - 1 rows and columns more. */
+/* Writes adjacent columns of n_rows each to `columns`, one after the other. May read and write up to
+ * columns_of(k) - 1 more rows and columns. */
 static PLAIT_ALWAYS_INLINE void turn_columns(const char *scratch, int64_t n_rows, int k,
                                              char *columns)
 {
@@ -228,7 +229,7 @@ static PLAIT_ALWAYS_INLINE int64_t line_start(const state_t *t, const char *row,
     return plait_min(j + (int64_t)(LINE - past) / k, t->turn->n_j);
 }
 
-/* n bytes that begin within a line only where a row of dst begins, and end so where it ends. */
+/* Streams n bytes, which begin or end within a line only where a row of dst begins or ends. */
 static PLAIT_ALWAYS_INLINE void stream_run(char *dst, const char *run, int64_t n)
 {
     int64_t at = plait_min(n, (int64_t)(-(uintptr_t)dst % LINE));
@@ -244,7 +245,7 @@ static PLAIT_ALWAYS_INLINE void stream_run(char *dst, const char *run, int64_t n
     }
 }
 
-/* Elements of a column of a tile, n of them that are `step` apart, or one after the other. */
+/* Writes n elements of a tile's column, which are `step` apart or contiguous. */
 static PLAIT_ALWAYS_INLINE void write_run(char *dst, const char *column, int64_t n,
                                           int k, bool is_streamed)
 {
@@ -257,7 +258,7 @@ static PLAIT_ALWAYS_INLINE void write_run(char *dst, const char *column, int64_t
     }
 }
 
-/* A column of a tile to where it belongs in its row of dst. */
+/* Writes a tile's column to its place in its row of dst. */
 static PLAIT_ALWAYS_INLINE void write_column(const state_t *t, const cursor_t *tile,
                                              int64_t c, const char *column, int k,
                                              bool is_streamed)
@@ -304,8 +305,8 @@ static PLAIT_ALWAYS_INLINE void turn_tile(state_t *t, const cursor_t *tile,
     }
 }
 
-/* Tiles are shifted in each row of dst to whole lines: a line that is streamed in two parts costs two
- * transfers and a read. Hence a tile has up to a line more in j where rows of dst do not begin lines. */
+/* Tiles are shifted to whole lines in each row of dst, since streaming a line in two parts costs two transfers
+ * and a read. So if rows of dst do not begin lines, a tile has up to a line more in j. */
 static PLAIT_ALWAYS_INLINE void turn_all(const plait_host_turn_t *turn, const char *src,
                                          char *dst, int k, bool is_streamed)
 {

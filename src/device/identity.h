@@ -7,7 +7,7 @@
 
 enum { PLAIT_ELEMENT_MAX_BYTES = 16 };
 
-/* The operation is defined for the dtype; bytes behind the element are 0. */
+/* The operation must be defined for the dtype. Bytes behind the element become 0. */
 void plait_identity(plait_reduce_t op, plait_dtype_t dtype,
                     unsigned char element[PLAIT_ELEMENT_MAX_BYTES]);
 

@@ -10,17 +10,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* More buffers in use at once than this is legal: the surplus is allocated and freed.
- */
+/* More buffers than these may be in use at once: the surplus is allocated and freed. */
 enum { MAX_BUFFERS = 64 };
 
-/* Up to here a peer reads it well in small pages: they are not more than a processor remembers
- * (1536 to 3072). */
+/* Up to this size a peer reads memory well in small pages: a processor remembers that many (1536 to 3072). */
 enum { SMALL_PAGES_BYTES = 4 << 20, HUGE_PAGE = 2 << 20 };
 
-/* Idle buffers together have at most so many times the bytes that were taken at once lately, by the last
- * one to two times so many that were taken: a program whose sizes change would keep one of each size, and
- * what its largest operation once took; one whose sizes repeat has all of its own. */
+/* Limits idle buffers together to IDLE_SHARE times the most bytes taken at once in the last LATELY to 2 LATELY
+ * takes. Without a limit, a program whose sizes change would keep a buffer of each size, and what its largest
+ * operation once took. A program whose sizes repeat keeps all of its buffers. */
 enum { IDLE_SHARE = 2, LATELY = 256 };
 
 typedef struct {
@@ -28,21 +26,21 @@ typedef struct {
     int64_t n_bytes;
     bool is_taken;
     uint64_t turn;         /* when it was last taken */
-    uint64_t token;        /* 0: nobody else can map it */
-    plait_shared_t shared; /* what it is else */
+    uint64_t token;        /* 0: no other process can map the buffer */
+    plait_shared_t shared; /* the buffer's memory if token is not 0 */
 } entry_t;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static entry_t entries[MAX_BUFFERS];
 static uint64_t n_turns;
 static int64_t n_idle, n_taken; /* bytes */
-static int64_t most_taken
-    [2]; /* at once, by the last LATELY that were taken, and by those before */
+/* most bytes taken at once: in the current LATELY takes, and in those before */
+static int64_t most_taken[2];
 static atomic_bool has_no_huge_pages;
 
 /* ---- under the mutex ---- */
 
-/* The smallest free buffer that is large enough but no giant; NULL if there is none. */
+/* The smallest free buffer that is large enough but not over twice as large; NULL if there is none. */
 static entry_t *find_fit(int64_t n_bytes, bool is_shown)
 {
     entry_t *best = NULL;
@@ -58,7 +56,7 @@ static entry_t *find_fit(int64_t n_bytes, bool is_shown)
     return best;
 }
 
-/* An idle one. */
+/* The entry must be idle. */
 static void release(entry_t *entry)
 {
     n_idle -= entry->n_bytes;
@@ -70,7 +68,7 @@ static void release(entry_t *entry)
     *entry = (entry_t){0};
 }
 
-/* The idle buffer that was not taken for the longest time; NULL if there is none. */
+/* The idle buffer that has not been taken for the longest time; NULL if no buffer is idle. */
 static entry_t *find_oldest(void)
 {
     entry_t *oldest = NULL;
@@ -85,7 +83,7 @@ static entry_t *find_oldest(void)
     return oldest;
 }
 
-/* Before there is one more, and now and then. */
+/* Called before a buffer is added, and every LATELY takes. */
 static void release_oldest(void)
 {
     const int64_t most = plait_max(most_taken[0], most_taken[1]);
@@ -95,7 +93,7 @@ static void release_oldest(void)
     }
 }
 
-/* An entry without a buffer, if need be at the cost of an idle one; NULL: all are taken. */
+/* An entry without a buffer, for which an idle buffer is freed if need be; NULL: all buffers are taken. */
 static entry_t *find_empty(void)
 {
     entry_t *found = NULL;
@@ -112,7 +110,7 @@ static entry_t *find_empty(void)
     return found;
 }
 
-/* An idle one. */
+/* The entry must be idle. */
 static void take(entry_t *entry)
 {
     entry->is_taken = true;
@@ -134,7 +132,7 @@ static void give(entry_t *entry)
     n_idle += entry->n_bytes;
 }
 
-/* A buffer that is new is idle first. */
+/* A new buffer is idle at first. */
 static void enter(entry_t *entry, const entry_t *made)
 {
     *entry = *made;
@@ -154,7 +152,7 @@ static int64_t release_idle(void)
     return n_bytes;
 }
 
-/* NULL: there is no memory, also without what is idle here. */
+/* NULL: there is no memory, even without the pool's idle buffers. */
 static void *allocate(int64_t n_bytes)
 {
     release_oldest();
@@ -196,7 +194,7 @@ done:
     return status;
 }
 
-/* False: there is no such memory. */
+/* False: the system has no such memory. */
 static bool make_shown(int64_t n_bytes, plait_shared_t *shared)
 {
     const bool is_large = n_bytes >= SMALL_PAGES_BYTES;
@@ -215,7 +213,7 @@ static bool make_shown(int64_t n_bytes, plait_shared_t *shared)
     return is_made;
 }
 
-/* As a buffer of the pool that is taken; NULL: there is no entry for it. */
+/* Enters the memory as a taken buffer of the pool; NULL: there is no entry for it. */
 static const entry_t *enter_shown(const plait_shared_t *shared)
 {
     entry_t *entry = NULL;

@@ -6,17 +6,17 @@
 
 #include <stdint.h>
 
-/* A buffer of at least n_bytes at a 64-byte boundary, from the pool if one is there that is
- * not more than twice as large. n_bytes = 0 gives NULL. */
+/* A buffer of at least n_bytes at a 64-byte boundary, from the pool if the pool has a buffer that is at most
+ * twice as large. n_bytes = 0 gives NULL. */
 plait_status_t plait_pool_take(int64_t n_bytes, void **buffer_p);
 
-/* The same of memory that other processes of the node can map while it is taken: *token_p names it
- * to them. 0: it is memory as any other, where the system has no huge pages for
- * such, without which reading it would cost more than it saves. */
+/* The same, but other processes of the node can map the memory while it is taken: *token_p names it to them.
+ * 0: ordinary memory, because the system has no huge pages for shared memory; without them reading it would
+ * cost more than it saves. */
 plait_status_t plait_pool_take_shown(int64_t n_bytes, void **buffer_p,
                                      uint64_t *token_p);
 
-/* Of what a token names: its descriptor in the process that shows it, and the end of its inode. */
+/* Parts of a token: the descriptor in the process that shows the memory, and the end of its inode. */
 static inline int plait_token_descriptor(uint64_t token)
 {
     return (int)(token & UINT32_MAX);
@@ -27,7 +27,7 @@ static inline uint32_t plait_token_inode(uint64_t token)
     return (uint32_t)(token >> 32);
 }
 
-/* Back into the pool; NULL is fine. */
+/* Gives a buffer back to the pool; NULL is fine. */
 void plait_pool_give(void *buffer);
 
 /* Frees what is not in use; returns the bytes freed. */

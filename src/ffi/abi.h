@@ -11,7 +11,7 @@
 enum { PLAIT_FFI_EXT_METADATA = 1 };
 enum { PLAIT_FFI_STAGE_EXECUTE = 3 };
 enum { PLAIT_FFI_ATTR_ARRAY = 1, PLAIT_FFI_ATTR_SCALAR = 3 };
-/* Element types are those of plait/dtype.h; these two are met besides. */
+/* Element types have the numbers of plait/dtype.h. Handlers also name these. */
 enum { PLAIT_FFI_S64 = 5, PLAIT_FFI_F64 = 12, PLAIT_FFI_TOKEN = 17 };
 /* Status codes of absl. */
 enum {
@@ -130,14 +130,14 @@ typedef struct {
     plait_ffi_ext_t *extension_start;
     plait_ffi_context_t *ctx;
     int32_t
-        device_ordinal; /* out; on CPU the global device id, else among the process's */
+        device_ordinal; /* out: on CPU the global device id, elsewhere the ordinal in the process */
 } plait_ffi_ordinal_get_t;
 
 typedef struct {
     size_t struct_size;
     plait_ffi_ext_t *extension_start;
     plait_ffi_context_t *ctx;
-    void *stream; /* out: of the platform, CUDA's a CUstream */
+    void *stream; /* out: the platform's stream, for CUDA a CUstream */
 } plait_ffi_stream_get_t;
 
 typedef struct {
@@ -160,7 +160,7 @@ typedef struct {
 typedef struct {
     size_t struct_size;
     plait_ffi_ext_t *extension_start;
-    plait_ffi_future_t *future; /* out; XLA's once the frame has it */
+    plait_ffi_future_t *future; /* out; owned by XLA once the frame has it */
 } plait_ffi_future_create_t;
 
 typedef struct {
@@ -173,7 +173,7 @@ typedef struct {
     size_t struct_size;
     plait_ffi_ext_t *extension_start;
     plait_ffi_future_t *future;
-    plait_ffi_error_t *error; /* XLA's from here on */
+    plait_ffi_error_t *error; /* owned by XLA from here on */
 } plait_ffi_future_set_error_t;
 
 typedef struct {
@@ -209,7 +209,7 @@ typedef struct {
     plait_ffi_future_t *future; /* out; not counted in struct_size */
 } plait_ffi_frame_t;
 
-/* What to write into (or expect of) struct_size. */
+/* Values to write into struct_size, or to expect there. */
 enum {
     PLAIT_FFI_FRAME_SIZE = 168,
     PLAIT_FFI_VERSION_SIZE = 24,
@@ -226,7 +226,7 @@ enum {
     PLAIT_FFI_FUTURE_SET_ERROR_SIZE = 32
 };
 
-/* Newest minor that the layouts above were compared with. */
+/* The newest minor version that the layouts above were compared with. */
 enum { PLAIT_FFI_NEWEST_MINOR = 5 };
 
 #endif

@@ -10,7 +10,7 @@
 #include "ops/list.h"
 #include "plan/launch.h"
 
-/* Explicit tokens that XLA keeps on a device: the most that a call has. */
+/* The most explicit tokens of one call. XLA keeps them on the device. */
 enum { MAX_TOKENS = 4 };
 
 plait_ffi_error_t *plait_ffi_find_device(const plait_ffi_frame_t *frame,

@@ -13,14 +13,14 @@
 
 enum { FAILURE_BYTES = 2300 };
 
-/* For who wants to know at the end whether there was one that nobody has seen. */
+/* The latest failure: at exit Python compares its number to tell whether it was reported. */
 static struct {
     pthread_mutex_t lock;
     char text[FAILURE_BYTES];
     int64_t number;
 } latest = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The Python exception that a status becomes, and absl's code. */
+/* The Python exception and absl's code for a status. */
 typedef struct {
     const char *exception;
     int code;
@@ -49,7 +49,7 @@ plait_ffi_error_t *plait_ffi_error(const plait_ffi_api_t *api, plait_status_t st
                                      .message = text,
                                      .errc = kinds[status].code};
 
-    /* The line of the program ends the first line; a table may follow. */
+    /* The call site goes at the end of the first line; a table may follow that line. */
     const char *what = plait_error_text();
     int n_first = (int)strcspn(what, "\n");
     (void)snprintf(text, sizeof(text), "plait.%s: %.*s%s%s%s", kinds[status].exception,
@@ -71,8 +71,7 @@ int64_t plait_ffi_latest_failure(char *text, int n_bytes)
     return number;
 }
 
-/* ctx is NULL then. The answer must not be above the runtime's own minor, nor above what was
- * audited. */
+/* During the query ctx is NULL. The answer must exceed neither the runtime's own minor nor the audited one. */
 bool plait_ffi_answers_query(const plait_ffi_frame_t *frame)
 {
     bool is_query = false;
@@ -148,7 +147,7 @@ plait_status_t plait_ffi_int(const plait_ffi_attrs_t *attrs, const char *name,
     return read_scalar(attrs, name, PLAIT_FFI_S64, value_p);
 }
 
-/* A short array is copied, a long one lent to the call. */
+/* Copies a short array, lends a long one to the call. */
 static plait_status_t read_array(const plait_ffi_attrs_t *attrs,
                                  const plait_attr_t *attr, unsigned char *params)
 {
@@ -215,9 +214,8 @@ static int64_t scalar_of(const plait_ffi_attrs_t *attrs, int64_t i, int64_t othe
     return otherwise;
 }
 
-/* The two attributes that all operations have, and that of joined arrays, in one pass: 20 ns less than two
- * searches. The
- * communicator's mark is in the upper half of its number. Programs of older versions of plait do
+/* Reads the two attributes of all operations and that of joined arrays in one pass: 20 ns less than two
+ * searches. The upper half of the communicator's number is its mark. Programs of older versions of plait do
  * not say where they were traced. */
 static plait_status_t read_place(const plait_ffi_attrs_t *attrs, int64_t *comm_p,
                                  uint32_t *mark_p, int64_t *site_p, int64_t *trees_p)
@@ -259,8 +257,7 @@ plait_ffi_error_t *plait_ffi_ordinal(const plait_ffi_frame_t *frame, int32_t *or
     return error; /* XLA's own */
 }
 
-/* Which device this is, and which launch: only communicators whose ranks are devices of
- * this process ask. */
+/* The device and the launch. Only communicators whose ranks are devices of this process need them. */
 static plait_ffi_error_t *identify(const plait_ffi_frame_t *frame, int64_t *run_p,
                                    int32_t *ordinal_p)
 {

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* Chosen by the rule that waking a thread, some ten microseconds, should be lost beside the
- * copying that the operation does anyway; not by a measurement of operations. */
+/* Chosen by a rule of thumb, not by measuring operations: waking a thread takes some ten microseconds, which
+ * should be small beside the copying that the operation does anyway. */
 enum { DEFAULT_BYTES = 1 << 20 };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;

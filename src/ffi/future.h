@@ -8,15 +8,15 @@
 
 #include <stdbool.h>
 
-/* Whether a call that touches so many bytes is done on a thread of plait's own. PLAIT_ASYNC:
- * "off", or the number of bytes from which on; 1 MiB if it is not set. */
+/* Whether a call that touches n_bytes runs on a thread of plait's own. PLAIT_ASYNC: "off", or the least number
+ * of bytes for which calls do; 1 MiB if it is not set. */
 bool plait_ffi_is_async(const plait_ffi_api_t *api, int64_t n_bytes);
 
-/* The error is XLA's. */
+/* Returns NULL or an XLA error. */
 plait_ffi_error_t *plait_ffi_future_create(const plait_ffi_api_t *api,
                                            plait_ffi_future_t **future_p);
 
-/* With a status other than OK, this thread's error text is XLA's error. */
+/* If the status is not OK, this thread's error text becomes XLA's error. */
 void plait_ffi_future_complete(const plait_ffi_api_t *api, plait_ffi_future_t *future,
                                plait_status_t status);
 

@@ -12,7 +12,7 @@
 #include "ops/list.h"
 #include "plan/launch.h"
 
-/* Fresh results are asked to be in huge pages before anything is written to them. */
+/* Asks for huge pages for fresh results before anything is written to them. */
 static void prepare(const plait_call_t *call)
 {
     for (int r = 0; r < call->op->n_rets; r++) {
@@ -54,7 +54,7 @@ static void later_destroy(later_t *later)
     }
 }
 
-/* *future_p stays NULL where the call has to be done here: no memory, no thread. */
+/* Without memory *future_p stays NULL and the caller does the call. Without a thread the call is done here. */
 static plait_ffi_error_t *hand_over(const plait_call_t *call,
                                     const plait_ffi_api_t *api,
                                     plait_ffi_future_t **future_p)
@@ -76,7 +76,7 @@ static plait_ffi_error_t *hand_over(const plait_call_t *call,
     if (plait_workers_run(run_later, later) != PLAIT_OK) {
         run_later(later);
     }
-    later = NULL; /* the worker's */
+    later = NULL; /* owned by the worker */
     *future_p = future;
 done:
     later_destroy(later);

@@ -6,10 +6,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* All that XLA accepts; what it gives has 256. */
+/* ALIGNMENT is the most that XLA accepts; its memory is aligned to 256 bytes. */
 enum { ALIGNMENT = 16, TEXT_BYTES = 300 };
 
-/* XLA's words, and the error is gone. */
+/* Copies XLA's message and destroys the error. */
 static void take_text(const plait_ffi_api_t *api, plait_ffi_error_t *error, char *text)
 {
     plait_ffi_error_message_t said = {.struct_size = PLAIT_FFI_ERROR_MESSAGE_SIZE,

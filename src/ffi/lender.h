@@ -12,7 +12,7 @@ typedef struct {
     plait_ffi_context_t *ctx;
 } plait_ffi_lender_t;
 
-/* Lends until the handler of the frame returns. NO_MEMORY with XLA's own words. */
+/* Lends until the handler of the frame returns. NO_MEMORY, with XLA's own message. */
 plait_ffi_lender_t plait_ffi_lender(const plait_ffi_frame_t *frame);
 
 #endif

@@ -30,15 +30,15 @@ static plait_ffi_error_t *start(const plait_op_t *op, plait_ffi_frame_t *frame)
     return error;
 }
 
-/* What the handler of wait has to do when the operation is done. */
+/* What the handler of wait has to do once the operation is done. */
 typedef struct {
     const plait_ffi_api_t *api;
     plait_ffi_future_t *future;
     int64_t id;
     int n_rets;
     plait_array_t rets[PLAIT_MAX_ARRAYS];
-    int64_t
-        sizes[PLAIT_MAX_ARRAYS]; /* results as vectors: their dims are dead by then */
+    /* results as vectors: the frame's dims are gone by then */
+    int64_t sizes[PLAIT_MAX_ARRAYS];
 } awaited_t;
 
 static plait_status_t take(const awaited_t *awaited)
@@ -77,7 +77,7 @@ done:
     return status;
 }
 
-/* Vectors of as many elements, described where the frame's death does not matter. */
+/* Makes the results vectors of as many elements, whose dims do not belong to the frame. */
 static void own_dims(awaited_t *awaited)
 {
     for (int i = 0; i < awaited->n_rets; i++) {
@@ -86,7 +86,7 @@ static void own_dims(awaited_t *awaited)
     }
 }
 
-/* Without a future the operation has to be waited for here. */
+/* Without memory *future_p stays NULL, and the caller has to wait for the operation. */
 static plait_ffi_error_t *leave_to_worker(const awaited_t *awaited,
                                           plait_ffi_future_t **future_p)
 {
@@ -104,7 +104,7 @@ static plait_ffi_error_t *leave_to_worker(const awaited_t *awaited,
     }
     *future_p = later->future;
     if (!plait_started_then(awaited->id, take_later, later)) {
-        take_later(later); /* done in the meantime */
+        take_later(later); /* the operation ended in the meantime */
     }
     later = NULL;
 done:

@@ -11,11 +11,11 @@
 enum {
     MAX_GROUP = 3, /* axes of one call */
     GRAIN = 256,   /* bytes between parts of the scratch */
-    /* What a copy moves while the host makes a call: 3 us, 2 TB/s. By data sheets, not measured. */
+    /* Bytes that a copy moves while the host makes a call: 3 us, 2 TB/s. From data sheets, not measured. */
     LAUNCH_BYTES = 6 << 20
 };
 
-/* A local array: its shape, and elements from index to index. */
+/* A local array: its shape, and its strides in elements. */
 typedef struct {
     int ndim, slot;
     bool is_real;
@@ -23,7 +23,7 @@ typedef struct {
     int64_t n_stored;
 } array_t;
 
-/* Strides of what is stored, with the axes [first, end) before the others. */
+/* Strides of the stored array, with the axes [first, end) in front of the others. */
 static void set_strides(array_t *array, int first, int end)
 {
     array->n_stored = 1;
@@ -37,7 +37,7 @@ static void set_strides(array_t *array, int first, int end)
     }
 }
 
-/* moved: the axis that is first, or -1. */
+/* moved: the axis that comes first, or -1. */
 static array_t array_of(const plait_fft_t *f, const plait_layout_t *layout,
                         bool is_real, int slot, int moved)
 {
@@ -59,7 +59,7 @@ static bool is_empty(const array_t *array)
     return is_empty;
 }
 
-/* All elements, as they are at the source and at the destination. */
+/* All elements, with their places at the source and at the destination. */
 static plait_box_copy_t box_between(const plait_fft_t *f, const array_t *in,
                                     const array_t *out)
 {
@@ -75,13 +75,13 @@ static plait_box_copy_t box_between(const plait_fft_t *f, const array_t *in,
     return box;
 }
 
-/* The same of one array, for the checker. */
+/* All elements of one array, for the checker. */
 static plait_box_copy_t box_of(const plait_fft_t *f, const array_t *array)
 {
     return box_between(f, array, array);
 }
 
-/* The array with room for two numbers where it has one. */
+/* The array with room for two numbers in the place of each number. */
 static array_t spread_of(const array_t *array)
 {
     array_t spread = *array;
@@ -95,8 +95,8 @@ static array_t spread_of(const array_t *array)
 
 /* ------------------------------------------------------------------ one call */
 
-/* Indices along the axes that a call does not transform: as few loops as possible, and the
- * longest is the library's own. Strides in elements. */
+/* Loops over the axes that a call does not transform: as few as possible. The longest loop is the library's
+ * own. Strides in elements. */
 static void set_loops(const array_t *in, const array_t *out, int first, int end,
                       plait_fft_call_t *call)
 {
@@ -146,8 +146,8 @@ static void set_fft(const array_t *in, const array_t *out, int first, int end,
     }
 }
 
-/* Libraries want real numbers where a complex number may begin, at the first of each of their calls. Whether
- * one of the loops goes on by an odd number of them. */
+/* Whether one of the loops advances by an odd number of real numbers. At the start of each call, libraries want
+ * real numbers to lie where a complex number may begin. */
 static bool has_odd_loops(const array_t *in, const array_t *out,
                           const plait_fft_call_t *call)
 {
@@ -160,7 +160,7 @@ static bool has_odd_loops(const array_t *in, const array_t *out,
     return is_odd;
 }
 
-/* All axes' strides and loops, from one array to another. */
+/* Strides and loops of all axes, from one array to another. */
 static void set_call(const array_t *in, const array_t *out, int first, int end,
                      plait_fft_call_t *call)
 {
@@ -169,7 +169,7 @@ static void set_call(const array_t *in, const array_t *out, int first, int end,
     set_loops(in, out, first, end, call);
 }
 
-/* From the operand, or to the result, by way of scratch. */
+/* The operand or the result goes through scratch. */
 static void add_scratch(const plait_fft_t *f, const array_t *in, const array_t *from,
                         const array_t *to, const array_t *out, plait_fft_call_t *call)
 {
@@ -186,7 +186,7 @@ static void add_scratch(const plait_fft_t *f, const array_t *in, const array_t *
     }
 }
 
-/* Real numbers that the library would not take have room for two for each in scratch. */
+/* Puts real numbers that the library would not take into scratch, with room for two numbers for each. */
 static void spread_real(const plait_fft_t *f, const array_t *in, const array_t *out,
                         int first, int end, plait_fft_call_t *call)
 {
@@ -198,7 +198,7 @@ static void spread_real(const plait_fft_t *f, const array_t *in, const array_t *
     add_scratch(f, in, from, to, out, call);
 }
 
-/* Whether launches of all calls take longer than two more passes over memory, and three launches. */
+/* Whether launching all calls takes longer than three launches and two more passes over memory. */
 static bool is_bound_by_launches(const plait_fft_call_t *call)
 {
     const int64_t n_calls = plait_fft_call_count(call);
@@ -207,7 +207,8 @@ static bool is_bound_by_launches(const plait_fft_call_t *call)
     return (n_calls - 3) * LAUNCH_BYTES > 3 * n_bytes;
 }
 
-/* In scratch without gaps; its axes come first, or stay the last ones. Then all lines are of one call. */
+/* Transforms in scratch, without gaps. The call's axes come first, or stay the last ones, so that one call does
+ * all lines. */
 static void gather_lines(const plait_fft_t *f, const array_t *in, const array_t *out,
                          int first, int end, plait_fft_call_t *call)
 {
@@ -230,7 +231,7 @@ static void set_arrays(const plait_fft_t *f, const array_t *in, const array_t *o
     }
 }
 
-/* The library's plan, whose memory is part of this plan's scratch. */
+/* Makes the library's plan. Its memory is part of this plan's scratch. */
 static plait_status_t plan_call(plait_fft_t *f, plait_fft_call_t *call)
 {
     plait_status_t status = PLAIT_OK;
@@ -246,7 +247,7 @@ done:
     return status;
 }
 
-/* Axes [first, end) of an array. */
+/* Adds a call that transforms axes [first, end) of an array. */
 static plait_status_t add_call(plait_fft_t *f, plait_device_fft_kind_t kind,
                                const array_t *in, const array_t *out, int first,
                                int end, int sign)
@@ -280,8 +281,7 @@ static unsigned bits(int first, int end)
     return ((1U << (end - first)) - 1) << first;
 }
 
-/* Axes next to each other at the end of `axes`, as many as one call takes: [*first_p, *end_p), and
- * as bits. */
+/* The last adjacent axes in `axes`, as many as one call takes: as [*first_p, *end_p), and as bits. */
 static unsigned last_group(unsigned axes, int *first_p, int *end_p)
 {
     int last = 31 - __builtin_clz(axes);
@@ -296,7 +296,8 @@ static unsigned last_group(unsigned axes, int *first_p, int *end_p)
     return bits(first, last + 1);
 }
 
-/* Complex numbers along `axes`; the first call brings them to `out`, the others are in place. */
+/* Transforms complex numbers along `axes`. The first call brings them to `out`; the other calls work in
+ * place. */
 static plait_status_t add_complex(plait_fft_t *f, const array_t *in, const array_t *out,
                                   unsigned axes)
 {
@@ -314,8 +315,8 @@ done:
     return status;
 }
 
-/* The halved numbers other than 0 and n / 2 times `weight`, and all of them conjugated where the
- * library's one direction is not the transform's. */
+/* Multiplies the numbers of the halved axis, except 0 and n / 2, by `weight`. Conjugates all numbers if the
+ * library's only direction is not the transform's. */
 static plait_status_t add_weight(plait_fft_t *f, const array_t *array, double weight,
                                  bool conjugates)
 {
@@ -354,7 +355,7 @@ done:
     return status;
 }
 
-/* Real numbers to complex ones: the halved axis with those before it, then the others. */
+/* Real numbers to complex numbers: first the halved axis together with axes before it, then the other axes. */
 static plait_status_t add_from_real(plait_fft_t *f, const array_t *in,
                                     const array_t *out, unsigned axes)
 {
@@ -373,7 +374,7 @@ done:
     return status;
 }
 
-/* A copy of the operand, which transforms to real numbers destroy. */
+/* Copies the operand, which transforms to real numbers would destroy. */
 static plait_status_t add_copy(plait_fft_t *f, array_t *array)
 {
     plait_status_t status = PLAIT_OK;
@@ -391,8 +392,8 @@ done:
     return status;
 }
 
-/* Complex numbers to real ones: the halved axis last, and alone. Lines of a call of more axes
- * would have to be conjugates of each other, as they are not in derivatives. */
+/* Complex numbers to real numbers: the halved axis last, and alone. In a call with more axes, lines would have
+ * to be conjugates of each other; in derivatives they are not. */
 static plait_status_t add_to_real(plait_fft_t *f, array_t *in, const array_t *out,
                                   unsigned axes)
 {
@@ -412,7 +413,7 @@ done:
     return status;
 }
 
-/* After the last transform. */
+/* Scales the result, after the last transform. */
 static plait_status_t add_scale(plait_fft_t *f, const array_t *out, int n_done)
 {
     plait_status_t status = PLAIT_OK;

@@ -5,14 +5,14 @@
 
 #include "fft/stages.h"
 
-/* Local stages that follow each other become one. */
+/* Merges consecutive local stages into one. */
 void plait_fft_device_merge(plait_fft_path_t *path);
 
-/* The transforms of a local stage, from the array in src_slot to stage->slot. */
+/* Adds the transforms of a local stage, from the array in src_slot to stage->slot. */
 plait_status_t plait_fft_device_stage(plait_fft_t *f, const plait_layout_t *from,
                                       const plait_fft_stage_t *stage, int src_slot);
 
-/* Complex transforms along one axis of what a move has brought to stage->slot. */
+/* Adds complex transforms along one axis of the array that a move has brought to stage->slot. */
 plait_status_t plait_fft_device_axis(plait_fft_t *f, const plait_fft_stage_t *stage);
 
 #endif

@@ -124,7 +124,7 @@ const plait_kernel_t plait_fft_call_kernel = {
 
 /* ------------------------------------------------------------------ weights */
 
-/* A copy times a factor, of which boxes go back to where they were. */
+/* Copies the array to scratch, multiplies the copy by a factor, and brings boxes back to where they were. */
 static plait_status_t scale_boxes(const plait_fft_weight_t *w, plait_exec_t *exec,
                                   double factor, int64_t offset,
                                   const plait_box_copy_t *part)

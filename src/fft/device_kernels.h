@@ -5,7 +5,7 @@
 #include "plait/layout.h"
 #include "plan/plan.h"
 
-/* One of the library's transforms, again and again along loops. */
+/* One of the library's transforms, repeated along loops. */
 typedef struct {
     plait_device_fft_t fft;
     int rank, src_slot, dst_slot;
@@ -13,8 +13,9 @@ typedef struct {
     int n_loops;
     int64_t count[PLAIT_MAX_NDIM];
     int64_t src_stride[PLAIT_MAX_NDIM], dst_stride[PLAIT_MAX_NDIM]; /* elements */
-    plait_box_copy_t src, dst; /* all that is read and written */
-    /* Either side may be in scratch, from scratch_at on: brought there before, taken from there afterwards. */
+    plait_box_copy_t src, dst; /* all elements that are read and written */
+    /* Either side may be in scratch, from scratch_at on: operands are brought there before, results are taken
+     * from there afterwards. */
     bool is_from_scratch, is_to_scratch;
     int64_t scratch_at, n_scratch;
     plait_box_copy_t bring, take;
@@ -22,11 +23,11 @@ typedef struct {
 
 extern const plait_kernel_t plait_fft_call_kernel;
 
-/* How often the library is called: once for each index of the loops. */
+/* Number of calls of the library: one for each index of the loops. */
 int64_t plait_fft_call_count(const plait_fft_call_t *call);
 
-/* Of n complex numbers, those in `part`, from byte `middle` on, times weight; then all of them
- * conjugated. Through a copy in scratch. */
+/* Of n complex numbers, multiplies those in `part`, from byte `middle` on, by `weight`, then conjugates all n.
+ * Works through a copy in scratch. */
 typedef struct {
     int rank, slot;
     plait_dtype_t dtype;

@@ -60,7 +60,7 @@ done:
     return status;
 }
 
-/* One side may be real numbers of the other one's precision. */
+/* One side may have real numbers of the other side's precision. */
 static plait_status_t check_dtypes(const plait_problem_t *problem)
 {
     plait_status_t status = PLAIT_OK;
@@ -84,7 +84,7 @@ done:
     return status;
 }
 
-/* Equal shapes, but for n and n / 2 + 1 along the last axis named of a real transform. */
+/* Shapes are equal, except along the last given axis of a real transform: n and n / 2 + 1. */
 static plait_status_t check_shapes(const plait_fft_t *f)
 {
     plait_status_t status = PLAIT_OK;
@@ -191,8 +191,8 @@ static plait_fft_half_t half_of(const plait_fft_t *f)
                               .is_fused = is_fused};
 }
 
-/* How a split axis is done that no other axis takes the split of; first in the title, which may
- * be cut. */
+/* How a split axis is transformed if no other axis takes its split. Comes first in the title, which may be
+ * cut. */
 static void describe_path(const plait_fft_t *f, char *text, size_t n_bytes)
 {
     int axis = f->path.gathered;
@@ -239,7 +239,7 @@ static void find_path(plait_fft_t *f, bool is_on_device)
     f->n_left = (int)f->p->n_axes + f->path.n_four_step;
 }
 
-/* What else ranks may call differently: axes if they are not all, and a factor. */
+/* What else may differ between ranks' calls: axes if not all are given, and a factor. */
 static void describe_rest(const plait_fft_t *f, char *text, size_t room)
 {
     text[0] = '\0';
@@ -255,7 +255,7 @@ static void describe_rest(const plait_fft_t *f, char *text, size_t room)
     }
 }
 
-/* The direction, or the wave of each axis, of as many as fit. */
+/* The direction, or the wave of each axis, as many as fit. */
 static void describe_kind(const plait_fft_t *f, char *text, size_t room)
 {
     text[0] = '\0';

@@ -12,7 +12,7 @@
 
 /* ------------------------------------------------------------------ where it is worth it */
 
-/* The part of an axis of n that the rank with most of it has. */
+/* The largest part of an axis of n that a rank has. */
 static double share(int64_t n, int n_parts)
 {
     int64_t largest = (n + n_parts - 1) / n_parts;
@@ -20,9 +20,9 @@ static double share(int64_t n, int n_parts)
     return (double)largest / (double)n;
 }
 
-/* The square nearest to n's has the longest rows in all three moves, and the shortest
- * transforms. At least twice as much is in parallel, and every rank's part is n_parts elements
- * at least, one for each of the others: below that there are only more meetings. */
+/* The matrix that is nearest to a square has the longest rows in all three moves, and the shortest transforms.
+ * It is used if at least twice as much work is in parallel, and every rank's part has at least n_parts
+ * elements, one for each rank: with fewer elements there are only more meetings. */
 int64_t plait_four_step_rows(int64_t n, int n_parts, int64_t n_taker)
 {
     int64_t n1 = (int64_t)sqrt((double)n);

@@ -15,11 +15,11 @@
 
 #include "fft/stages.h"
 
-/* n1 for an axis of n split into n_parts, n1 <= n2; 0 where another way is as good: in it the
- * split goes to an axis of n_taker (0: there is none, and every rank gathers the axis). */
+/* n1 for an axis of n split into n_parts, n1 <= n2; 0 if the other way is as good. In the other way the split
+ * goes to an axis of n_taker (0: there is no such axis, and every rank gathers the axis). */
 int64_t plait_four_step_rows(int64_t n, int n_parts, int64_t n_taker);
 
-/* Adds the stages for axis t, from *layout to `to`, which becomes *layout. */
+/* Adds the stages for axis t, from *layout to `to`. *layout becomes `to`. */
 void plait_four_step_path(plait_fft_path_t *path, plait_layout_t *layout, int t,
                           int64_t n1, const plait_layout_t *to);
 

@@ -11,11 +11,11 @@ typedef struct {
     int64_t axes[PLAIT_MAX_NDIM]; /* array axes to transform */
     int64_t sign;                 /* -1 forward, +1 inverse  */
     double scale;                 /* of the result           */
-    /* Real to complex numbers or back, along the last of axes: of all elements but 0 and n / 2
-     * there, see kernel/rfft.h. 0: as numpy has it, 1 and 2. */
+    /* Real numbers to complex numbers or back, along the last of axes: the weight of all elements along it
+     * except 0 and n / 2, see kernel/rfft.h. 0: as in NumPy, 1 and 2. */
     double weight;
-    /* Real numbers to real ones, along each of axes: type, and 4 more for sines, see plait_wave_t. None: not
-     * so. */
+    /* Real numbers to real numbers, along each of axes: the type, plus 4 for sines, see plait_wave_t. No
+     * entries: other transforms. */
     int64_t waves[PLAIT_MAX_NDIM];
     double edge_in, edge_out;
 } plait_fft_params_t;

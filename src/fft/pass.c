@@ -6,15 +6,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A plane that both its rows and its columns pass through stays in cache up to here; larger
- * ones are transformed by rows, then by columns in place. */
+/* Up to this size a plane whose rows and columns are both transformed stays in cache. Larger planes are
+ * transformed by rows, then by columns in place. */
 enum { MAX_PLANE_BYTES = 8 << 20 };
 
-/* Rows that are staged at a time: a multiple of what is transformed at once, in the cache of the second level.
- * More of them than fit there are not staged. */
+/* Rows that are staged together: a multiple of the rows that are transformed at once, in the second-level
+ * cache. If these do not fit there, rows are not staged. */
 enum { ROWS_AT_ONCE = 16, ROWS_BYTES = 128 << 10, MAX_ROWS_BYTES = 1 << 20 };
 
-/* What a thread reads of a pass at least. */
+/* Least bytes of a pass for each thread. */
 enum { THREAD_BYTES = 256 << 10 };
 
 void plait_pass_destroy(plait_pass_t **pass_p)
@@ -50,7 +50,7 @@ int64_t plait_pass_max_plane(int64_t item_bytes)
     return MAX_PLANE_BYTES / item_bytes;
 }
 
-/* Whether rows for this target begin within lines, as far as its strides say. */
+/* Whether rows for this target begin within lines, as far as its strides tell. */
 static bool is_misaligned_at(const plait_pass_t *pass, const plait_target_t *target)
 {
     int64_t bits = target->offset | target->t_stride;
@@ -71,14 +71,15 @@ static bool is_misaligned(const plait_pass_t *pass)
     return is;
 }
 
-/* Rows are the last that is transformed. */
+/* Whether rows are transformed last. */
 static bool ends_in_rows(const plait_pass_t *pass)
 {
     return plait_pass_ends_real(pass) ||
            (pass->columns == NULL && !pass->is_real_columns);
 }
 
-/* Rows of a plane may follow each other; else a row is followed by that of the next plane, if by any. */
+/* Number of streams. Rows of a plane may follow each other; otherwise a row is followed by the next plane's
+ * row, if by any. */
 static int64_t n_streams_of(const plait_pass_t *pass)
 {
     const bool is_run = pass->n_targets == 1 &&
@@ -149,7 +150,7 @@ static int64_t choose_staged(const plait_pass_t *pass)
     return n;
 }
 
-/* n rows, complex or real. */
+/* Transforms n rows, complex or real. */
 static void run_rows(const plait_pass_work_t *w, int64_t n, const char *in,
                      int64_t in_stride, char *out, int64_t out_stride,
                      plait_fft_store_t store)
@@ -176,7 +177,7 @@ static void finish_streams(const plait_pass_work_t *w)
     }
 }
 
-/* Rows t_lo on of the plane, a few at a time through scratch. */
+/* Transforms the target's rows of the plane, a few at a time through scratch. */
 static void run_staged_rows(const plait_pass_work_t *w, const plait_target_t *target,
                             const char *in, int64_t in_stride, char *place,
                             int64_t stride)
@@ -194,7 +195,7 @@ static void run_staged_rows(const plait_pass_work_t *w, const plait_target_t *ta
     }
 }
 
-/* The rows of the plane to where they go. */
+/* Transforms the plane's rows to their destinations. */
 static void run_last_rows(const plait_pass_work_t *w, const char *in, int64_t in_stride,
                           plait_fft_store_t store)
 {
@@ -222,7 +223,7 @@ static void run_columns(const plait_pass_work_t *w, const char *const in[],
                        in, 0, out, 0, w->area, store);
 }
 
-/* Rows that are in the plane in scratch to where they go. */
+/* Streams rows of the plane in scratch to their destinations. */
 static void stream_staged(const plait_pass_work_t *w)
 {
     for (int64_t t = 0; t < w->pass->n_t; t++) {
@@ -230,7 +231,7 @@ static void stream_staged(const plait_pass_work_t *w)
     }
 }
 
-/* Columns of the plane to where its rows go. */
+/* Transforms the plane's columns to the destinations of its rows. */
 static void run_last_columns(const plait_pass_work_t *w)
 {
     if (w->pass->n_staged > 0) {
@@ -241,7 +242,7 @@ static void run_last_columns(const plait_pass_work_t *w)
     }
 }
 
-/* Rows, then columns; through scratch where the plane stays in the cache. */
+/* Rows, then columns; through scratch if the plane stays in the cache. */
 static void run_rows_first(plait_pass_work_t *w)
 {
     const plait_pass_t *pass = w->pass;
@@ -265,7 +266,7 @@ static void run_rows_first(plait_pass_work_t *w)
     }
 }
 
-/* Columns from where w->in points to, into scratch; then real rows. */
+/* Columns, read through w->in, into scratch; then real rows. */
 static void run_columns_first(plait_pass_work_t *w)
 {
     run_columns(w, w->in, w->staged, PLAIT_FFT_STORE);
@@ -299,7 +300,7 @@ static void count_plane(plait_pass_work_t *w)
     w->box_plane++;
 }
 
-/* n_planes adjacent planes; w->in leads to the first one. */
+/* Runs n_planes adjacent planes; w->in points to the rows of the first one. */
 static void run_gathered(plait_pass_work_t *w, int64_t n_planes)
 {
     for (int64_t i = 0; i < n_planes; i++) {
@@ -314,8 +315,8 @@ static void run_gathered(plait_pass_work_t *w, int64_t n_planes)
     }
 }
 
-/* n_planes adjacent planes whose rows come from peers; where less than a plane is read at a time,
- * it is one. */
+/* Runs n_planes adjacent planes whose rows come from peers. If less than a plane is read at a time, n_planes is
+ * 1. */
 static plait_status_t run_read(plait_pass_work_t *w, int64_t n_planes)
 {
     plait_status_t status = PLAIT_OK;
@@ -354,7 +355,7 @@ static int64_t n_planes_of(const plait_pass_t *pass)
     return n;
 }
 
-/* Goes to the plane of that number, the last outer axis fastest. */
+/* Goes to the plane with this number; the last outer axis is the fastest. */
 static void go_to(plait_pass_work_t *w, int64_t number)
 {
     const plait_pass_t *pass = w->pass;
@@ -366,7 +367,7 @@ static void go_to(plait_pass_work_t *w, int64_t number)
     w->box_plane = 0;
 }
 
-/* Planes from the one that w is at on, all of one row of the last outer axis. */
+/* Runs n_planes planes from w's plane on, all in one row of the last outer axis. */
 static plait_status_t run_group(plait_pass_work_t *w, int64_t n_planes)
 {
     plait_status_t status = PLAIT_OK;
@@ -393,7 +394,7 @@ done:
     return status;
 }
 
-/* Planes [first, end). */
+/* Runs planes [first, end). */
 static plait_status_t run_planes(plait_pass_work_t *w, int64_t first, int64_t end)
 {
     plait_status_t status = PLAIT_OK;
@@ -417,7 +418,7 @@ done:
     return status;
 }
 
-/* Threads for a pass: none has less to do than it costs to call it. */
+/* Threads for a pass: no thread gets less work than it costs to call it. */
 static int n_threads_of(const plait_pass_t *pass, const plait_plan_t *plan)
 {
     const int64_t n_bytes =
@@ -433,7 +434,7 @@ typedef struct {
     plait_exec_t *exec;
 } job_t;
 
-/* Every plane is one thread's, and by whom it is done does not change its bits. */
+/* Each plane is done by one thread. Which thread does it does not change the bits. */
 static plait_status_t run_part(void *context, int i, int n)
 {
     const job_t *job = context;

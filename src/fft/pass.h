@@ -18,8 +18,8 @@ typedef struct {
     int64_t outer_stride[PLAIT_MAX_NDIM];
 } plait_piece_t;
 
-/* Where rows [t_lo, t_lo + n_t) of the planes of a range of outer indices go, in one rank's
- * buffer. The offset is of row and indices 0, wherever that would be. */
+/* Destination, in one rank's buffer, of rows [t_lo, t_lo + n_t) of the planes of a range of outer indices. The
+ * offset is that of row 0 and indices 0, wherever this would be. */
 typedef struct {
     int peer;
     int64_t t_lo, n_t;
@@ -34,30 +34,29 @@ typedef struct {
     int64_t outer_count[PLAIT_MAX_NDIM];
     int64_t n_t, n_w, item_bytes; /* of a plane of the result */
     int64_t src_n_t, src_n_w,
-        src_bytes; /* of the planes that are read; the same but for a
-                                            transform between real and complex numbers */
+        src_bytes; /* of planes that are read; different only between real and complex numbers */
     int n_pieces;
     plait_piece_t *pieces;
     int dst_slot, n_targets;
     plait_target_t *targets; /* every row of every plane is in one of them */
-    int64_t n_box_rows;      /* of a plane, for peers; by plait_pass_add */
+    int64_t n_box_rows;      /* rows of a plane for peers; set by plait_pass_add */
     plait_fft1_t
         *rows; /* NULL: rows are not transformed; else there is one piece, mine */
-    plait_fft1_t *columns; /* NULL: columns are not */
+    plait_fft1_t *columns; /* NULL: columns are not transformed */
     plait_rfft1_t
         *real; /* NULL: none; to complex it comes before columns, to real after */
     bool is_real_columns; /* it goes along t, nothing else is transformed, one piece */
     plait_fft_store_t store;
-    int64_t n_staged; /* rows that end in scratch; see plait_pass_add */
+    int64_t n_staged; /* rows that are staged in scratch; see plait_pass_add */
 } plait_pass_t;
 
-/* Adds the pass as a kernel step; takes *pass_p and what it owns, also on failure. Results that are to go past
- * the cache are staged where the transform cannot write them so: they end in scratch, and are streamed from
- * there row by row. These are columns whose rows begin within lines, since a store of part of a line is no
- * streaming store, and all that ends with rows, which are written a few bytes here and there. */
+/* Adds the pass as a kernel step. Takes *pass_p and what it owns, also on failure. Results that should go past
+ * the cache are staged if the transform cannot write them so: they end in scratch, and are streamed from there
+ * row by row. This is the case for columns whose rows begin within lines, since a store of part of a line does
+ * not stream, and for every pass that ends with rows, which are written a few bytes here and there. */
 plait_status_t plait_pass_add(plait_plan_t *plan, plait_pass_t **pass_p);
 
-/* Elements of a plane that may go through scratch. */
+/* Most elements of a plane that may go through scratch. */
 int64_t plait_pass_max_plane(int64_t item_bytes);
 
 void plait_pass_destroy(plait_pass_t **pass_p);

@@ -4,11 +4,11 @@
 
 enum { PAD_BYTES = 64 };
 
-/* What is read from a peer's memory comes in strips that stay in the cache: several planes at
- * once where they are small and adjacent in memory, so that a row of the strip is long; part
- * of a plane where it is large, but not in rows shorter than a page: each is looked up anew.
- * Planes whose rows are next to each other come whole, in one run from every peer: in huge pages
- * that is 13 GB/s beyond 64 KiB, 4 in rows of 4 KiB, 2 in rows of 2 KiB (Zen 4, Linux 6). */
+/* Data from a peer's memory are read in strips that stay in the cache. If planes are small and adjacent in
+ * memory, a strip has several planes, so that its rows are long. If a plane is large, a strip has part of it,
+ * but no rows shorter than a page: each page is looked up anew. Planes whose rows are next to each other come
+ * whole, in one run from every peer: in huge pages this is 13 GB/s beyond 64 KiB, compared with 4 in rows of 4
+ * KiB and 2 in rows of 2 KiB (Zen 4, Linux 6). */
 enum { STRIP_BYTES = 1 << 20, MIN_STRIP_ROW = 4096, RUN_BYTES = 4 << 20 };
 
 bool plait_gather_reads(const plait_pass_t *pass, const plait_plan_t *plan)
@@ -32,14 +32,13 @@ bool plait_gather_reads_now(const plait_pass_t *pass, const plait_exec_t *exec)
     return !reaches_all;
 }
 
-/* Whether what lies every `step` bytes is little more than n_bytes long, so that the gaps may be
- * read, too. */
+/* Whether pieces of n_bytes that are `step` bytes apart have so small gaps that the gaps may be read, too. */
 static bool is_dense(int64_t step, int64_t n_bytes)
 {
     return step >= n_bytes && step - n_bytes <= n_bytes / 8;
 }
 
-/* Bytes from a plane of a piece to the next one. */
+/* Bytes from a plane of a piece to the next plane. */
 static int64_t plane_step(const plait_pass_t *pass, const plait_piece_t *piece)
 {
     return (pass->n_outer > 0) ? piece->outer_stride[pass->n_outer - 1] : 0;
@@ -53,7 +52,7 @@ static int64_t run_bytes(const plait_pass_t *pass, const plait_piece_t *piece,
            (piece->n_t - 1) * piece->t_stride + pass->src_n_w * pass->src_bytes;
 }
 
-/* Room for the runs of all peers. */
+/* Bytes for the runs of all peers. */
 static int64_t runs_bytes(const plait_pass_t *pass, int rank, int64_t n_planes)
 {
     int64_t n_bytes = 0;
@@ -66,7 +65,7 @@ static int64_t runs_bytes(const plait_pass_t *pass, int rank, int64_t n_planes)
     return n_bytes;
 }
 
-/* Whether planes come in one run from every peer. */
+/* Whether planes come from every peer in one run. */
 static bool has_runs(const plait_pass_t *pass, int rank)
 {
     bool has_runs = runs_bytes(pass, rank, 1) <= RUN_BYTES;
@@ -77,7 +76,7 @@ static bool has_runs(const plait_pass_t *pass, int rank)
     return has_runs;
 }
 
-/* Planes that come in one run. */
+/* Planes in a run. */
 static int64_t run_planes_at_once(const plait_pass_t *pass, int rank)
 {
     int64_t n_bytes = 0;
@@ -93,7 +92,7 @@ static int64_t run_planes_at_once(const plait_pass_t *pass, int rank)
                    : 1;
 }
 
-/* Elements of w that are read from peers at a time. */
+/* Elements of w that are read from peers together. */
 static int64_t strip_width(const plait_pass_t *pass)
 {
     int64_t width = STRIP_BYTES / (plait_max(pass->n_t, 1) * pass->src_bytes);
@@ -103,8 +102,8 @@ static int64_t strip_width(const plait_pass_t *pass)
                                           : plait_min(pass->src_n_w, width);
 }
 
-/* Bytes from a plane's row to that of the next plane along the last outer axis, where that is
- * little more than the row: then both are read at once. Else 0. */
+/* Bytes from a plane's row to the same row of the next plane along the last outer axis, if this is little more
+ * than a row: then both are read at once. Otherwise 0. */
 static int64_t strip_step(const plait_pass_t *pass)
 {
     int last = pass->n_outer - 1;
@@ -118,7 +117,7 @@ static int64_t strip_step(const plait_pass_t *pass)
     return is_near ? step : 0;
 }
 
-/* Planes that are read at a time, row by row. */
+/* Planes that are read together, row by row. */
 static int64_t strip_planes(const plait_pass_t *pass)
 {
     int64_t step = strip_step(pass);
@@ -162,7 +161,7 @@ int64_t plait_gather_room(const plait_pass_t *pass, const plait_plan_t *plan,
     return n_bytes;
 }
 
-/* Rows that can be read where they are. */
+/* For rows that can be read in place. */
 void plait_gather_in_place(plait_pass_work_t *w)
 {
     for (int i = 0; i < w->pass->n_pieces; i++) {
@@ -175,8 +174,8 @@ void plait_gather_in_place(plait_pass_work_t *w)
     }
 }
 
-/* Reads n_bytes from `at` of every row of the plane, as many as the strip holds, from peers into
- * the scratch; own rows are used where they are. */
+/* Reads n_bytes, from byte `at` on, of every row of the plane from peers into scratch, for as many planes as
+ * the strip holds. Own rows are used in place. */
 static plait_status_t read_strip(plait_pass_work_t *w, int64_t at, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;
@@ -207,7 +206,7 @@ done:
     return status;
 }
 
-/* Reads n_planes planes from peers into the scratch; w->in is the first one's rows. */
+/* Reads n_planes planes from peers into scratch; w->in gets the rows of the first plane. */
 static plait_status_t read_runs(plait_pass_work_t *w, int64_t n_planes)
 {
     plait_status_t status = PLAIT_OK;

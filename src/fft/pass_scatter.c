@@ -3,19 +3,19 @@
 #include "base/checked.h"
 #include "fft/pass_work.h"
 
-/* What goes to a peer's memory is put together in scratch until its rows are so long, or so much is
- * there. Past the cache, as what goes to this rank's: through it, it drives out more (Zen 4: 256^3
- * complex128 in 69 ms, 78 and 88 with all of it in the cache). */
+/* Data for a peer's memory are collected in scratch until their rows are this long, or this much is there. They
+ * go past the cache if this rank's results do: through the cache they would drive out more (Zen 4: 256^3
+ * complex128 in 69 ms; 78 and 88 with all of them in the cache). */
 enum { BOX_ROW_BYTES = 64 << 10, BOX_BYTES = 8 << 20 };
 
-/* Whether what goes there cannot be stored at its address. */
+/* Whether the target's memory cannot be written at its address. */
 static bool is_boxed(const plait_target_t *target, const plait_plan_t *plan)
 {
     return target->peer != plan->rank && plan->direct == PLAIT_DIRECT_READ;
 }
 
-/* The first target of a peer's with the same rows: they share scratch, since every plane has one
- * target for a row. */
+/* The first target at a peer with the same rows. Such targets share scratch, since in every plane a row has
+ * only one target. */
 static int first_alike(const plait_pass_t *pass, const plait_plan_t *plan, int i)
 {
     int first = 0;
@@ -39,7 +39,7 @@ void plait_scatter_plan(plait_pass_t *pass, const plait_plan_t *plan)
     }
 }
 
-/* Rows of adjacent planes are next to each other at the peer, or they go each for itself. */
+/* Planes are collected only if rows of adjacent planes are next to each other at the peer. */
 int64_t plait_scatter_planes(const plait_pass_t *pass)
 {
     const int last = pass->n_outer - 1;
@@ -54,7 +54,7 @@ int64_t plait_scatter_planes(const plait_pass_t *pass)
     return is_near ? plait_max(1, plait_min(n, pass->outer_count[last])) : 1;
 }
 
-/* Whether the plane has rows there. */
+/* Whether the plane has rows for the target. */
 static bool is_met(const plait_pass_work_t *w, const plait_target_t *target)
 {
     bool is_met = true;
@@ -66,14 +66,14 @@ static bool is_met(const plait_pass_work_t *w, const plait_target_t *target)
     return is_met;
 }
 
-/* Bytes from the begin of a target's buffer to row t_lo of the plane. */
+/* Bytes from the beginning of a target's buffer to row t_lo of the plane. */
 static int64_t offset_of(const plait_pass_work_t *w, const plait_target_t *target)
 {
     return target->offset + target->t_lo * target->t_stride +
            plait_pass_outer_at(w->pass, w->index, target->outer_stride);
 }
 
-/* Where that row is put together, of the first plane. */
+/* Where this row is collected, for the first plane. */
 static char *box_of(const plait_pass_work_t *w, const plait_target_t *target)
 {
     return w->area + w->scratch.box + target->box_row * w->scratch.box_row;

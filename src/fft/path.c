@@ -14,8 +14,8 @@ static int n_parts(const plait_layout_t *layout, int axis)
     return n;
 }
 
-/* A split into one part is none: equal distributions then compare equal. Between operand and
- * result nothing is stored beyond what ranks own. */
+/* Drops splits into one part, so that equal distributions compare equal. Between operand and result, arrays
+ * store nothing beyond what ranks own. */
 static void normalize(plait_layout_t *layout)
 {
     memset(layout->stored, 0, sizeof(layout->stored));
@@ -42,8 +42,8 @@ bool plait_fft_same_split(const plait_axis_t *a, const plait_axis_t *b)
            memcmp(a->grid_axis, b->grid_axis, (size_t)a->n_grid * sizeof(int)) == 0;
 }
 
-/* The axis that takes over the split of t: one that is whole and not to be transformed any
- * more; best the one that `to` wants split so, else the longest. -1: none. */
+/* The axis that takes over the split of t: an axis that is whole and needs no transform any more. Best is the
+ * axis that `to` wants split in this way, otherwise the longest. -1: none. */
 static int choose_taker(const plait_fft_path_t *path, const plait_layout_t *layout,
                         int t, unsigned todo)
 {
@@ -61,7 +61,7 @@ static int choose_taker(const plait_fft_path_t *path, const plait_layout_t *layo
     return best;
 }
 
-/* The split axis to do next: one whose split has a place to go in `to`, else the last. */
+/* The split axis to do next: an axis whose split has a place in `to`, otherwise the last. */
 static int choose_next(const plait_fft_path_t *path, const plait_layout_t *layout,
                        unsigned todo, unsigned later)
 {
@@ -80,8 +80,8 @@ static int choose_next(const plait_fft_path_t *path, const plait_layout_t *layou
     return next;
 }
 
-/* Without a taker the axis becomes whole on every rank: correct, not scalable; happens only
- * where no axis is free and t has no useful factors, or is halved. */
+/* Without a taker the axis becomes whole on every rank: correct, but not scalable. This happens only if no axis
+ * is free and t has no useful factors, or is halved. */
 static plait_layout_t move_split(plait_fft_path_t *path, const plait_layout_t *layout,
                                  int t, unsigned todo)
 {
@@ -92,7 +92,7 @@ static plait_layout_t move_split(plait_fft_path_t *path, const plait_layout_t *l
         bool is_wanted = plait_fft_same_split(&path->to.axis[taker], &layout->axis[t]);
         moved.axis[taker] = is_wanted ? path->to.axis[taker] : layout->axis[t];
         if (!is_wanted && moved.axis[taker].split == PLAIT_SPLIT_CEIL) {
-            moved.axis[taker].block = 0; /* that was for the length of axis t */
+            moved.axis[taker].block = 0; /* block was for the length of axis t */
         }
     } else {
         path->gathered = t;
@@ -126,14 +126,14 @@ static void exchange(plait_fft_path_t *path, plait_layout_t *layout, int t, int 
     stage->layout = *layout;
 }
 
-/* The axis closest to the last one, for smallest planes; -1: none. */
+/* The axis closest to the last one, which gives the smallest planes; -1: none. */
 static int closest_to_last(unsigned axes, int ndim)
 {
     axes &= ~(1U << (ndim - 1));
     return (axes != 0) ? 31 - __builtin_clz(axes) : -1;
 }
 
-/* Real rows, and the columns of one axis in the same pass. Returns the axes that it did. */
+/* Real rows, with the columns of one axis in the same pass. Returns the axes that are done. */
 static unsigned begin_complex(plait_fft_path_t *path, plait_layout_t *layout,
                               unsigned todo)
 {
@@ -156,7 +156,8 @@ static unsigned begin_complex(plait_fft_path_t *path, plait_layout_t *layout,
     return stage->axes | 1U << half;
 }
 
-/* The split axis t, in one exchange where another axis can take its split, else in three. */
+/* The split axis t: in three exchanges (fft/four_step.h) if no axis can take its split well, otherwise in
+ * one. */
 static void do_split_axis(plait_fft_path_t *path, plait_layout_t *layout, int t,
                           unsigned todo)
 {
@@ -185,7 +186,7 @@ static bool is_plane_held(const plait_layout_t *layout, int t, int64_t max_plane
            layout->shape[t] * layout->shape[layout->ndim - 1] <= max_plane;
 }
 
-/* Real rows in the pass that did the last columns, where there is one that can. */
+/* Real rows in the pass of the last columns, if that pass can do them. */
 static void end_real(plait_fft_path_t *path, plait_layout_t *layout, int64_t max_plane)
 {
     const int half = path->half.axis;
@@ -253,7 +254,7 @@ void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
     if (at_last != 0) {
         end_real(path, &layout, max_plane);
     }
-    /* Where the operand is donated, a lone exchange goes through a work buffer. */
+    /* A donated operand's lone exchange goes through a work buffer. */
     bool is_lone = path->n_stages == 1 && path->stages[0].is_exchange &&
                    half->axis < 0 && !path->is_on_device;
     if (is_lone || !plait_layout_equal(&layout, &path->to)) {

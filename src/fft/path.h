@@ -14,16 +14,16 @@
 
 #include <stdbool.h>
 
-/* Between real numbers, n along one axis, and complex ones, n / 2 + 1 along it. That axis comes
- * first on the way to complex numbers and last on the way back, and is whole then. */
+/* Between n real numbers along one axis and n / 2 + 1 complex numbers along it. This axis comes first on the
+ * way to complex numbers and last on the way back, and is whole at that time. */
 typedef struct {
     int axis; /* -1: all numbers are complex */
     int64_t n;
     bool to_complex;
-    bool is_fused; /* an exchange that transforms its axis t can go on with this one */
+    bool is_fused; /* an exchange that transforms its axis t can also do this axis */
 } plait_fft_half_t;
 
-/* The axis `folded` of the array: is flat on both sides of a stage, or two axes of its matrix. */
+/* How the array's axis `folded` is seen: flat on both sides of a stage, or as the two axes of a matrix. */
 typedef enum {
     PLAIT_FFT_SAME = 0,
     PLAIT_FFT_FOLD,
@@ -38,11 +38,11 @@ typedef struct {
     int folded; /* where the view changes */
     int t;      /* -1: a move alone */
     unsigned
-        axes; /* local transforms, bit per axis; one at most beside the half axis */
-    bool has_half; /* the half axis, too */
-    bool is_real;  /* the result is real numbers */
+        axes; /* local transforms, bit per axis; at most one beside the half axis */
+    bool has_half; /* of the half axis, too */
+    bool is_real;  /* the result has real numbers */
     bool
-        is_put; /* of an exchange with a transform: it goes on to path->to, without a stage */
+        is_put; /* an exchange with a transform whose results go on to path->to, without a further stage */
     plait_layout_t layout;
     int slot; /* where its result goes, and there the axis that is not in its place, -1 for none: next */
     int moved; /* to the last one, or on a device the first. Chosen by whoever runs the path */
@@ -51,28 +51,27 @@ typedef struct {
 enum { PLAIT_FFT_MAX_STAGES = 5 * PLAIT_MAX_NDIM + 6 };
 
 typedef struct {
-    plait_layout_t from, to; /* splits into one part left out */
+    plait_layout_t from, to; /* without splits into one part */
     plait_fft_half_t half;
     int n_stages;
     plait_fft_stage_t stages[PLAIT_FFT_MAX_STAGES];
-    /* Exchanges can be in place; no axis is done in two transforms (fft/four_step.h), for want of
-     * a kernel for what stands between them. */
+    /* Exchanges can be in place. No axis is done in two transforms (fft/four_step.h), since there is no kernel
+     * for the step between them. */
     bool is_on_device;
-    bool
-        is_undivided; /* nor in host memory: what is no Fourier transform has no factors */
-    int n_four_step; /* axes that were done so */
-    int gathered;    /* an axis that every rank gathers; -1: none */
+    bool is_undivided; /* nor in host memory: only Fourier transforms have factors */
+    int n_four_step;   /* axes that were done in two transforms */
+    int gathered;      /* an axis that every rank gathers; -1: none */
 } plait_fft_path_t;
 
 /* Whether two axes are split over the same axes of the grid. */
 bool plait_fft_same_split(const plait_axis_t *a, const plait_axis_t *b);
 
-/* One more stage, without anything. */
+/* Adds an empty stage. */
 plait_fft_stage_t *plait_fft_path_add(plait_fft_path_t *path);
 
-/* Transforms `axes` (bit per axis, the half axis among them) of an array in layout `from`; the
- * result is in `to`. A plane of max_plane elements at most may be between columns and rows.
- * path->is_on_device and path->is_undivided are the caller's. */
+/* Finds the stages that transform `axes` (bit per axis, including the half axis) of an array from layout `from`
+ * to `to`. A plane between columns and rows has at most max_plane elements. path->is_on_device and
+ * path->is_undivided are set by the caller. */
 void plait_fft_path_find(const plait_layout_t *from, const plait_layout_t *to,
                          unsigned axes, const plait_fft_half_t *half, int64_t max_plane,
                          plait_fft_path_t *path);

@@ -5,7 +5,7 @@
 #include "layout/coords.h"
 #include "redist/blocks.h"
 
-/* Whether every rank's part of a layout along an axis is within one rank's part of the other. */
+/* Whether, along an axis, every rank's part of `from` lies within one rank's part of `to`. */
 static bool is_within(const plait_layout_t *from, const plait_layout_t *to, int axis)
 {
     const plait_axis_t *a = &from->axis[axis];
@@ -15,7 +15,7 @@ static bool is_within(const plait_layout_t *from, const plait_layout_t *to, int 
            (a->split == b->split && a->block == b->block && plait_fft_same_split(a, b));
 }
 
-/* The grid axes that axes of the array are split over; along the others ranks have copies. */
+/* The grid axes that the array's axes are split over. Ranks along the other grid axes have copies. */
 static unsigned grid_axes(const plait_layout_t *layout)
 {
     unsigned axes = 0;
@@ -28,7 +28,7 @@ static unsigned grid_axes(const plait_layout_t *layout)
     return axes;
 }
 
-/* Every row goes to one rank, in contiguous parts, and whole. */
+/* Merges only if every row goes to one rank, whole, and in contiguous parts. */
 void plait_fft_put_merge(plait_fft_t *f)
 {
     plait_fft_path_t *path = &f->path;

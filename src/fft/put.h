@@ -6,12 +6,12 @@
 #include "fft/pass.h"
 #include "fft/stages.h"
 
-/* Leaves a last stage that only moves to the one before it, an exchange that is a pass of its own,
- * if that can put. What it reads is then another buffer than the result, and not the operand, which
- * may share the result's memory. */
+/* Removes a last stage that only moves, if the stage before it can put its results: an exchange that is a pass
+ * of its own. This pass then reads a buffer that is not the result, and not the operand, which may share the
+ * result's memory. */
 void plait_fft_put_merge(plait_fft_t *f);
 
-/* The targets of that stage's pass, in place of this rank's own. */
+/* Sets the targets of this stage's pass, which replace this rank's own target. */
 plait_status_t plait_fft_put_targets(const plait_fft_t *f,
                                      const plait_fft_stage_t *stage,
                                      plait_pass_t *pass);

@@ -5,9 +5,9 @@
 #include "base/status.h"
 #include "layout/coords.h"
 
-/* Rows of work begin with a line, and those that end at a multiple of PERIOD_BYTES are made longer:
- * columns of them would fall on a few sets of the cache. The odd number of lines spreads planes over a
- * cache's sets, too. Not where that is more than a 32nd of them. */
+/* Rows of work arrays begin with a line. Rows whose length is a multiple of PERIOD_BYTES are made longer, since
+ * their columns would fall on a few sets of the cache. The odd number of lines spreads planes over a cache's
+ * sets, too. Not done if this would add more than a 32nd. */
 enum {
     LINE_BYTES = 64,
     PERIOD_BYTES = 4096,
@@ -39,8 +39,8 @@ plait_fft_array_t plait_fft_result_of(const plait_fft_stage_t *stage)
                                stage->moved};
 }
 
-/* The axis at place i of an array's buffer, the slowest first, as passes see it. On a device, which has none,
- * only the bytes of all count: exchanges and fft/device.h order the axes. */
+/* The axis at place i of an array's buffer, as passes see it; the slowest axis is at place 0. On a device there
+ * are no passes, and only the total of bytes counts: exchanges and fft/device.h order the axes. */
 static int axis_at(const plait_fft_array_t *x, int i)
 {
     const int last = x->layout->ndim - 1;
@@ -50,7 +50,7 @@ static int axis_at(const plait_fft_array_t *x, int i)
                                                        : i + 1;
 }
 
-/* Strides of a rank's part of an array, and its bytes. */
+/* Strides of a rank's part of an array; returns the bytes of the part. */
 static int64_t strides_of(const plait_fft_t *f, const plait_fft_array_t *x, int rank,
                           bool is_padded, int64_t stride[])
 {
@@ -91,7 +91,7 @@ void plait_fft_result_strides(const plait_fft_t *f, bool is_real, int rank,
     (void)strides_of(f, &result, rank, false, stride);
 }
 
-/* On every rank: slot numbers must be equal on all of them, peers read them. */
+/* Checks all ranks: since peers read slots, slot numbers must be equal on all ranks. */
 static bool fits_result(const plait_fft_t *f, const plait_fft_stage_t *stage)
 {
     bool fits = true;
@@ -113,7 +113,7 @@ bool plait_fft_has_padding(const plait_layout_t *layout)
     return has_padding;
 }
 
-/* Complex transforms of a local array can be in place, and exchanges on a device. */
+/* Complex transforms of a local array can be in place. On a device exchanges can be, too. */
 static bool is_in_place(const plait_fft_t *f, int i)
 {
     const plait_fft_stage_t *stage = &f->path.stages[i];
@@ -125,8 +125,8 @@ static bool is_in_place(const plait_fft_t *f, int i)
     return i > 0 && (is_local || is_move);
 }
 
-/* A device's library takes one axis at a time, and all lines of it in one call only if the others are next to
- * each other: the axis comes first where nothing but an exchange, which knows strides, reads it. */
+/* A device's library takes one axis at a time, and does all of its lines in one call only if the other axes are
+ * next to each other. So the axis comes first if only an exchange, which knows strides, reads the result. */
 static int choose_first(const plait_fft_t *f, int i)
 {
     const plait_fft_stage_t *stage = &f->path.stages[i];
@@ -137,9 +137,9 @@ static int choose_first(const plait_fft_t *f, int i)
                : -1;
 }
 
-/* What the exchange that follows reads as planes of columns lies together plane by plane: it comes
- * from a peer in one piece, and the columns' rows are next to each other. Not so where the operand
- * may share the memory and is still read in its own order. */
+/* Data that the next exchange reads as planes of columns lie together plane by plane: a plane comes from a peer
+ * in one piece, and the columns' rows are next to each other. Not done if the operand may share the memory and
+ * is still read in its own order. */
 static int choose_near(const plait_fft_t *f, int i, bool takes_ret)
 {
     const plait_fft_stage_t *next = NULL;
@@ -156,10 +156,10 @@ static int choose_near(const plait_fft_t *f, int i, bool takes_ret)
                : -1;
 }
 
-/* From the last stage, which writes the result, backwards: stages that are not in place alternate between
- * result and one work buffer. A result that the operand may share memory with is not the place for
- * a first exchange that cannot be in place, nor is one that is too small on some rank; these get a
- * second buffer. */
+/* Works backwards from the last stage, which writes the result: stages that are not in place alternate between
+ * result and one work buffer. A first exchange that cannot be in place does not use a result that may share
+ * memory with the operand, and no stage uses a result that is too small on some rank. These stages get a second
+ * buffer. */
 plait_status_t plait_fft_assign_slots(plait_fft_t *f)
 {
     plait_status_t status = PLAIT_OK;

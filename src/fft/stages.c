@@ -11,8 +11,8 @@
 #include "fft/slots.h"
 #include "redist/blocks.h"
 
-/* Fused where the kernel can gather: direct access, contiguous parts, and t is not the fast
- * axis, so that lanes are contiguous elements. */
+/* An exchange is fused if the kernel can gather: it needs direct access, contiguous parts, and a t that is not
+ * the fast axis, so that lanes are contiguous elements. */
 static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
                        const plait_fft_stage_t *stage)
 {
@@ -25,7 +25,7 @@ static bool is_fusable(const plait_fft_t *f, const plait_layout_t *from,
     return is_fusable;
 }
 
-/* Moves know an array by its layout alone; passes know strides. */
+/* Whether only passes read work: moves know an array by its layout alone, passes know strides. */
 static bool has_passes_only(const plait_fft_t *f)
 {
     const plait_layout_t *from = &f->path.from;
@@ -78,8 +78,8 @@ static plait_status_t make_rfft1(plait_fft_t *f, plait_rfft1_t **fft_p)
                               (f->n_left == 0) ? f->p->scale : 1.0, fft_p);
 }
 
-/* Past the cache only data that will have left it before they are used again: operand, work and
- * result of all ranks, and as much for what else is in it (32 MiB, Zen 4: 128^3 complex64 gains
+/* Data go past the cache only if they will have left it before they are used again. Counted are operand, work
+ * and result of all ranks, and as much again for other data in the cache (32 MiB, Zen 4: 128^3 complex64 gains
  * a third, 64^3 complex128 would lose a tenth). */
 static plait_fft_store_t store_of(const plait_fft_t *f, const plait_layout_t *layout)
 {
@@ -89,7 +89,7 @@ static plait_fft_store_t store_of(const plait_fft_t *f, const plait_layout_t *la
     return (n_bytes > plait_host_cache_bytes()) ? PLAIT_FFT_STREAM : PLAIT_FFT_STORE;
 }
 
-/* All planes (t, last axis) are this rank's. */
+/* Sends all planes (t, last axis) to this rank. */
 static void set_own_target(const plait_fft_t *f, plait_pass_t *pass,
                            const plait_fft_array_t *to, int t)
 {
@@ -110,8 +110,8 @@ static void set_own_target(const plait_fft_t *f, plait_pass_t *pass,
     }
 }
 
-/* A pass that writes this rank's part of `to` with planes (t, last axis); pieces are filled in
- * by the caller. t < 0: rows only, planes are (the axis before the last, last). */
+/* A pass that writes this rank's part of `to` in planes (t, last axis). The caller fills in the pieces. t < 0:
+ * rows only, and planes are (the axis before the last, last). */
 static plait_status_t new_pass(const plait_fft_t *f, const plait_fft_array_t *to, int t,
                                int n_pieces, plait_pass_t **pass_p)
 {
@@ -176,8 +176,8 @@ static void set_own_piece(const plait_fft_t *f, plait_pass_t *pass, int t,
     }
 }
 
-/* Transforms `axes` of the local array: rows and the columns of one axis in one pass, every
- * further axis in a pass of its own, in place. */
+/* Transforms `axes` of the local array: rows and the columns of one axis in one pass, every further axis in
+ * place in a pass of its own. */
 static plait_status_t add_local(plait_fft_t *f, const plait_fft_array_t *from,
                                 const plait_fft_array_t *to, unsigned axes)
 {
@@ -192,7 +192,7 @@ static plait_status_t add_local(plait_fft_t *f, const plait_fft_array_t *from,
         for (int a = 0; a < last; a++) {
             t = ((axes & (1U << a)) != 0)
                     ? a
-                    : t; /* the closest to the last: smallest planes */
+                    : t; /* the axis closest to the last one: smallest planes */
         }
         PLAIT_TRY(new_pass(f, to, t, 1, &pass));
         set_own_piece(f, pass, t, from);
@@ -215,7 +215,7 @@ done:
     return status;
 }
 
-/* The half axis of a local array, and one more axis at most. */
+/* Transforms the half axis of a local array, and at most one more axis. */
 static plait_status_t add_half(plait_fft_t *f, const plait_fft_array_t *from,
                                const plait_fft_stage_t *stage)
 {
@@ -245,8 +245,8 @@ done:
     return status;
 }
 
-/* The piece of every peer that this rank's part of `to` meets: the whole of it along all
- * axes but t, since only t and the axis that took its split differ. */
+/* The piece of every peer that this rank's part of `to` meets. It is whole along all axes except t, since only
+ * t and the axis that took its split differ. */
 static plait_status_t set_pieces(const plait_fft_t *f, plait_pass_t *pass,
                                  const plait_fft_array_t *array,
                                  const plait_layout_t *to, int t)
@@ -290,7 +290,7 @@ done:
     return status;
 }
 
-/* Columns of axis t as they arrive, then real rows where the stage has them. */
+/* Columns of axis t as they arrive, then the stage's real rows, if any. */
 static plait_status_t add_fused(plait_fft_t *f, const plait_fft_array_t *from,
                                 const plait_fft_stage_t *stage)
 {
@@ -391,7 +391,7 @@ plait_status_t plait_fft_add_stages(plait_fft_t *f)
             PLAIT_TRY(plait_fft_device_stage(f, array.layout, stage, array.slot));
         } else if (stage->has_half) {
             if (i > 0 && f->path.stages[i - 1].is_exchange) {
-                /* what this stage writes may be what peers still read for the exchange */
+                /* peers may still read, for the exchange, what this stage writes */
                 PLAIT_TRY(plait_plan_fence(f->plan));
             }
             PLAIT_TRY(add_half(f, &array, stage));

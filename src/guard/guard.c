@@ -17,40 +17,41 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Limits of time where nothing is seen of those who are waited for, who perhaps compute, or all that is seen
- * of them is that they wait for a library or their devices, too, which perhaps get on. */
+/* The time limit is this many times PLAIT_TIMEOUT in two cases: some rank that is waited for cannot be seen,
+ * and perhaps computes; or all that is seen is that the ranks wait for a library or their devices, too, which
+ * perhaps get on. */
 enum { PATIENCE = 5 };
-#define MOST_S     1e9 /* of PLAIT_TIMEOUT, which may say more, or inf */
+#define MOST_S     1e9 /* seconds; PLAIT_TIMEOUT may say more, or inf */
 #define RAISED_NS  INT64_C(150000000)
 #define DIFFERS_NS INT64_C(500000000)
 
-/* What may end the wait, for how long it has looked so. */
+/* What may end the wait, once it has looked so for long enough. */
 typedef enum { NOTHING, GAVE_UP, RAISED, ENDED, DIFFERS, CIRCLE, ITSELF } suspicion_t;
 
 /* One wait, from its first look to its last. */
 typedef struct {
     const plait_flight_entry_t *entry;
     uint64_t number;
-    int64_t wait_start_ns; /* of the wait, to tell it from the operation's next one */
+    int64_t wait_start_ns; /* of the wait, to tell it from the operation's next wait */
     int64_t begun_ns;
     int64_t looked_ns;
-    int64_t progress_ns;   /* last time that somebody waited for was seen to get on */
-    uint64_t n_operations; /* what had been seen of them then */
+    int64_t progress_ns;   /* when a rank waited for was last seen to get on */
+    uint64_t n_operations; /* operations that these ranks had begun by then */
     int64_t cpu_ns;
-    int64_t own_cpu_ns; /* of this thread, when it last looked; 0: not yet */
-    uint64_t running;   /* which of them were in no operation */
-    bool is_blind;      /* somebody waited for cannot be seen */
-    bool is_held; /* a difference is told at the fence, when the last one has come */
+    int64_t own_cpu_ns; /* of this thread, at its last look; 0: no look yet */
+    uint64_t running;   /* which ranks were in no operation */
+    bool is_blind;      /* a rank waited for cannot be seen */
+    bool is_held; /* a difference is told at the fence, when the last rank has come */
     suspicion_t suspicion;
     int suspect;        /* rank */
-    uint64_t signature; /* of what is suspected: another one starts anew */
+    uint64_t signature; /* of what is suspected: another signature starts anew */
     int64_t suspected_ns;
-    int64_t suspected_cpu_ns; /* of a circle, then */
+    int64_t suspected_cpu_ns; /* of a circle, at suspected_ns */
 } watch_t;
 
 static _Thread_local watch_t watch;
 
-/* What threads of this process have taken to look whether their waits are over. */
+/* Processor time that threads of this process have spent on checking whether their waits are over. */
 static _Atomic int64_t polled_ns;
 
 __attribute__((constructor)) static void install(void)
@@ -79,13 +80,13 @@ int64_t plait_guard_limit_ns(void)
         }
         seconds = (is_number && seconds > MOST_S) ? MOST_S : seconds;
         now = (int64_t)((is_number ? seconds : 60.0) * 1e9);
-        now += now == 0 && seconds > 0; /* 0 is never */
+        now += now == 0 && seconds > 0; /* 0 means never */
         atomic_store(&limit, now);
     }
     return now;
 }
 
-/* Says what this rank waits for, to those who look at it. */
+/* Shows others what this rank waits for. */
 static void beat(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
 {
     plait_flight_entry_t *e = op->entry;
@@ -100,7 +101,7 @@ static void beat(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
     atomic_store_explicit(&e->beat_ns, now, memory_order_release);
 }
 
-/* A new wait, if it is one. */
+/* Starts a new watch if this is a new wait. */
 static void begin(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
 {
     if (watch.entry != op->entry || watch.number != op->entry->number ||
@@ -114,8 +115,8 @@ static void begin(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
     }
 }
 
-/* Whether a rank, in a collective on this communicator at the same place, does another one. One that
- * cannot plan its own, which then agrees with none, says so when all have come. */
+/* Whether a rank, in a collective on this communicator at the same place, does another collective. A rank that
+ * cannot plan its own collective agrees with none; it says so when all have come. */
 static bool differs(plait_observed_t *op, const plait_sight_t *sight)
 {
     const plait_flight_entry_t *theirs = &sight->waits;
@@ -130,23 +131,23 @@ static bool differs(plait_observed_t *op, const plait_sight_t *sight)
              theirs->agree_some != plan->agree_some));
 }
 
-/* Those who wait for each other. */
+/* Ranks that wait for each other. */
 typedef struct {
     bool is_closed;
-    bool is_blocked; /* as far as it is seen: none of them goes on before others do */
+    bool is_blocked; /* as far as can be seen: none of them goes on before others do */
     uint64_t signature; /* of the operations */
     int n;
-    int64_t cpu_ns; /* of all of them together */
+    int64_t cpu_ns; /* of all their processes together */
 } circle_t;
 
-/* Whether an operation that waits may still end the wait of another rank. A program goes on beside
- * one that it started; messages that were sent before may be on their way. */
+/* Whether a waiting operation may still end the wait of another rank. A program goes on beside an operation
+ * that it started; messages that were sent before may be on their way. */
 static bool may_end_another(const plait_flight_entry_t *e)
 {
     return e->is_started || e->is_leaving;
 }
 
-/* Whether a rank waits on this communicator, as it does until others come. */
+/* Whether a rank waits on this communicator, and goes on only when others come. */
 static bool is_stuck(const plait_observed_t *op, const plait_sight_t *sight)
 {
     return sight->kind == PLAIT_SIGHT_WAITS && !may_end_another(&sight->waits) &&
@@ -154,8 +155,8 @@ static bool is_stuck(const plait_observed_t *op, const plait_sight_t *sight)
            sight->waits.waits_for < op->comm->end.size;
 }
 
-/* Whether those waited for wait, one for the other, for this rank, all on one communicator:
- * threads of theirs that use others cannot end such waits. */
+/* Whether the ranks waited for wait in turn, each for the next, until this rank, all on one communicator. Their
+ * threads that use other communicators cannot end such waits. */
 static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
 {
     const plait_endpoint_t *end = &op->comm->end;
@@ -177,7 +178,7 @@ static circle_t find_circle(plait_observed_t *op, const plait_sight_t *first)
     return circle;
 }
 
-/* Whether nobody but this rank could end the wait. A send may wait for room that messages to others have. */
+/* Whether nobody but this rank could end the wait. A send may wait for room taken by messages to others. */
 static bool waits_for_itself(const plait_observed_t *op, const plait_wait_t *wait)
 {
     const plait_endpoint_t *end = &op->comm->end;
@@ -186,7 +187,8 @@ static bool waits_for_itself(const plait_observed_t *op, const plait_wait_t *wai
            (end->size == 1 || (wait->is_receive && wait->peer == end->rank));
 }
 
-/* Time that this process has computed, but for its threads' polling: one that waits is no progress. */
+/* Time that this process has computed, without the polling of its threads: a thread that waits is no
+ * progress. */
 static int64_t computed_ns(void)
 {
     const int64_t own_ns = plait_clock_of(CLOCK_THREAD_CPUTIME_ID);
@@ -198,7 +200,7 @@ static int64_t computed_ns(void)
     return plait_clock_of(CLOCK_PROCESS_CPUTIME_ID) - atomic_load(&polled_ns);
 }
 
-/* Its other threads may still begin what ends the wait. */
+/* Other threads of this rank may still begin what ends the wait. */
 static circle_t circle_of_itself(const plait_observed_t *op)
 {
     const plait_endpoint_t *end = &op->comm->end;
@@ -212,7 +214,7 @@ static circle_t circle_of_itself(const plait_observed_t *op)
                       .cpu_ns = computed_ns()};
 }
 
-/* Whether the wait needs something of a rank: not if that has done its part of a collective. */
+/* Whether the wait needs something of a rank: not if the rank has done its part of a collective. */
 static bool is_needed(plait_observed_t *op, const plait_wait_t *wait, int rank,
                       const plait_sight_t *sight)
 {
@@ -222,9 +224,9 @@ static bool is_needed(plait_observed_t *op, const plait_wait_t *wait, int rank,
     return wait->peer == rank || !is_done;
 }
 
-/* Whether this rank is at a fence to which one that it needs has not come, being in its program or in
- * an operation elsewhere. Fences carry what ranks do: the last one that comes ends a difference for
- * all, who go on with the communicator. */
+/* Whether this rank is at a fence and a rank that it needs has not come to the fence, because it is in its
+ * program or in an operation elsewhere. Fences carry what ranks do: when the last rank comes, a difference ends
+ * for all, and they go on with the communicator. */
 static bool is_to_come(const plait_observed_t *op, const plait_wait_t *wait,
                        const plait_sight_t *sight)
 {
@@ -236,13 +238,13 @@ static bool is_to_come(const plait_observed_t *op, const plait_wait_t *wait,
            sight->knows_done;
 }
 
-/* How it ends is not known before it has. */
+/* How an operation ends is only known when it has ended. */
 static bool is_under_way(const plait_flight_entry_t *e)
 {
     return atomic_load(&e->status) == PLAIT_STATUS_UNDER_WAY;
 }
 
-/* What is to be suspected of one rank that is waited for. is_any: any rank may end the wait. */
+/* The suspicion about one rank that is waited for. is_any: any rank may end the wait. */
 static suspicion_t judge(plait_observed_t *op, const plait_sight_t *sight, bool is_any,
                          circle_t *circle)
 {
@@ -268,7 +270,7 @@ static suspicion_t judge(plait_observed_t *op, const plait_sight_t *sight, bool 
     return suspicion;
 }
 
-/* Threads that compute may be about to end the wait: then it is suspected anew. */
+/* Threads that compute may be about to end the wait: the suspicion then starts anew. */
 static bool is_busy(const circle_t *circle, int64_t now)
 {
     int64_t used = circle->cpu_ns - watch.suspected_cpu_ns;
@@ -291,9 +293,9 @@ static void suspect(suspicion_t suspicion, int rank, const circle_t *circle,
     }
 }
 
-/* Those who begin operations, or are in none and compute, trace or compile, get on: cpu_ns is of these,
- * since who waits may poll. A small
- * share of a processor is enough: on a busy machine they may not have more. */
+/* Ranks get on if they begin operations, or if they are in none and compute, trace or compile. cpu_ns is of the
+ * latter alone, since a waiting rank may poll. A small share of a processor is enough: on a busy machine they
+ * may not get more. */
 static void note_progress(uint64_t n_operations, uint64_t running, int64_t cpu_ns,
                           int64_t now)
 {
@@ -308,17 +310,17 @@ static void note_progress(uint64_t n_operations, uint64_t running, int64_t cpu_n
         watch.progress_ns = now;
     }
     if (watch.running != running) {
-        watch.running = running; /* no progress: one that gives up runs, too */
+        watch.running = running; /* no progress: a rank that gives up runs, too */
         watch.cpu_ns = cpu_ns;
     }
 }
 
-/* Looks at all that are waited for. */
+/* Looks at all ranks that are waited for. */
 static void look(plait_observed_t *op, const plait_wait_t *wait, int64_t now)
 {
     const plait_endpoint_t *end = &op->comm->end;
     bool is_any = wait->peer < 0 && !op->plan->is_collective;
-    /* who waits for the others need not wait for each of them */
+    /* a rank that waits for the others need not wait for each of them */
     bool all_blocked = true;
     bool some_to_come = false;
     suspicion_t worst = NOTHING;
@@ -406,7 +408,7 @@ static plait_status_t blame(plait_observed_t *op)
     return plait_fail(PLAIT_ERR_PEER, "waits in vain: %s", line);
 }
 
-/* Somebody ended an operation of this communicator alone: for the same reason, mostly. */
+/* Another rank has ended an operation of this communicator by itself, mostly for the same reason. */
 static plait_status_t follow(plait_observed_t *op)
 {
     char reason[160];
@@ -425,7 +427,7 @@ static plait_status_t follow(plait_observed_t *op)
         is_mismatch || is_late ? (plait_status_t)theirs : PLAIT_ERR_PEER, op, reason);
 }
 
-/* What a wait says that nothing has ended in time. */
+/* The text of a wait that nothing has ended in time. */
 static void tell_run_out(char *reason, size_t n_bytes, const plait_wait_t *wait,
                          int64_t now, const char *hint)
 {
@@ -442,7 +444,7 @@ static void tell_run_out(char *reason, size_t n_bytes, const plait_wait_t *wait,
     }
 }
 
-/* What may be so in programs of JAX alone, which have call sites. */
+/* A possible cause in programs of JAX, which alone have call sites. */
 static const char *hint_of_gradients(void)
 {
     return (plait_site_here() != 0)
@@ -488,7 +490,7 @@ static plait_status_t fail_alone(const plait_observed_t *op)
         op->comm->end.rank);
 }
 
-/* For how long it may be that nothing is seen to get on; 0: for ever. */
+/* How long a wait may go on without visible progress; 0: for ever. */
 static int64_t limit_of(const plait_wait_t *wait)
 {
     return plait_guard_limit_ns() * (watch.is_blind || wait->is_begun ? PATIENCE : 1);
@@ -505,7 +507,7 @@ static void leave_out_pause(int64_t now)
     }
 }
 
-/* What has been suspected long enough is so. */
+/* A suspicion that has lasted long enough is taken as true. */
 static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
                                int64_t now)
 {
@@ -537,8 +539,8 @@ static plait_status_t conclude(plait_observed_t *op, const plait_wait_t *wait,
     return status;
 }
 
-/* Ranks that are threads of this process: one that computes for long is seen by the time that
- * the process takes. */
+/* For ranks that are threads of this process: that one of them computes for long shows in the processor time of
+ * the process. */
 static plait_status_t look_at_threads(plait_observed_t *op, const plait_wait_t *wait,
                                       int64_t now)
 {
@@ -563,8 +565,8 @@ done:
     return status;
 }
 
-/* A communicator is being made: nothing is known of the others yet, who may still be reading
- * their data. */
+/* A communicator is being made: nothing is known about the other ranks yet, which may still be reading their
+ * data. */
 static plait_status_t look_at_clock(const plait_wait_t *wait, int64_t now)
 {
     plait_status_t status = PLAIT_OK;
@@ -584,7 +586,7 @@ done:
     return status;
 }
 
-/* Who cannot be seen may have said that it ends. */
+/* A rank that cannot be seen may have said that it ends. */
 static plait_status_t listen(plait_observed_t *op, const plait_wait_t *wait)
 {
     plait_status_t status = PLAIT_OK;
@@ -637,7 +639,7 @@ plait_status_t plait_guard_look(const plait_wait_t *wait)
     return status;
 }
 
-/* Whether anybody is in a wait, perhaps for this process. */
+/* Whether any other process is in a wait, perhaps for this process. */
 static bool somebody_waits(void)
 {
     plait_sight_t sight;

@@ -18,14 +18,14 @@ plait_status_t plait_guard_look(const plait_wait_t *wait);
 /* PLAIT_TIMEOUT, in ns; 0: never. */
 PLAIT_EXPORT int64_t plait_guard_limit_ns(void);
 
-/* Before this process ends with an exception: gives others who are in a wait the time to see
- * it, limit_ns at most. */
+/* Before this process ends with an exception: gives others that are in a wait time to see it, limit_ns at
+ * most. */
 PLAIT_EXPORT void plait_guard_leave(int64_t limit_ns);
 
-/* Number of processes that ended otherwise than well. MPI_Finalize would wait for them. */
+/* Number of processes that did not end well. MPI_Finalize would wait for them. */
 PLAIT_EXPORT int plait_guard_lost(void);
 
-/* Whether a wait for others ran out of time: MPI_Finalize might wait for them as long. */
+/* Whether a wait for others ran out of time: MPI_Finalize might wait for them just as long. */
 PLAIT_EXPORT int plait_guard_late(void);
 
 #endif

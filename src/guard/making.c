@@ -11,7 +11,7 @@
 
 enum { NOBODY = -1 };
 
-/* how: what the first rank that is gone has done. is_lost: it will not come to MPI_Finalize. */
+/* how: what the first rank that is gone has done. is_lost: this rank will not come to MPI_Finalize. */
 static _Thread_local struct {
     int n;
     const int32_t *ranks;
@@ -27,7 +27,7 @@ static char folder[512]; /* "": there are no notes */
 
 enum { PATH_ROOM = sizeof(folder) + 32 };
 
-/* A process that the rank has started, of a job of its own perhaps, has its environment, too. */
+/* A process that the rank has started, perhaps of a job of its own, has the rank's environment, too. */
 static void find_folder(void)
 {
     const char *path = getenv("PLAIT_RUN_FOLDER");
@@ -68,7 +68,7 @@ bool plait_guard_is_held(void)
     return has_notes && access(path, F_OK) == 0;
 }
 
-/* How a rank has left, as it has noted: nothing if in order. False: it has not. */
+/* How a rank has left, from its own note: empty if in order. False: it has left no note. */
 static bool read_left(int rank, char text[], size_t room)
 {
     char path[PATH_ROOM];

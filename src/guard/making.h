@@ -1,5 +1,5 @@
-/* Notes that `plait run` keeps in its folder about the ranks that it has started. While a communicator is
- * being made nothing else is known of its ranks, which may still be reading their data. */
+/* Notes that `plait run` keeps in its folder about the ranks that it has started. While a communicator is being
+ * made, nothing else is known about its ranks, which may still be reading their data. */
 #ifndef PLAIT_GUARD_MAKING_H
 #define PLAIT_GUARD_MAKING_H
 
@@ -9,14 +9,14 @@
  * kept until the next call. n 0: not known. */
 PLAIT_EXPORT void plait_guard_expect(int n, const int32_t ranks[]);
 
-/* Whether a job of `plait run` is there to note anything. */
+/* Whether this process is a rank of a `plait run` job, which keeps notes. */
 bool plait_guard_has_notes(void);
 
-/* Whether ranks may be held up, as nobody takes what they print: who reads a pager takes time. */
+/* Whether ranks may be held up because nobody reads their output: a person at a pager takes time. */
 bool plait_guard_is_held(void);
 
-/* PEER once one of them has been seen to have left for some tenths of a second, which is when what it
- * did before has come. */
+/* PEER once a rank has been seen as gone for some tenths of a second; by then everything that it did before has
+ * arrived. */
 plait_status_t plait_guard_look_making(const plait_wait_t *wait, int64_t now);
 
 #endif

@@ -20,13 +20,13 @@ static bool is_waiting(const plait_flight_entry_t *e)
 static void keep_later(plait_flight_entry_t *kept, const plait_flight_entry_t *e)
 {
     if (e->number > kept->number) {
-        memcpy(kept, e, sizeof(*e)); /* a copy that nobody writes to */
+        memcpy(kept, e, sizeof(*e)); /* to a copy that no other thread writes */
     }
 }
 
 static void see_entry(plait_sight_t *sight, const plait_flight_entry_t *e, int64_t comm)
 {
-    /* one that is long under way says nothing of those that the ring has lost since */
+    /* an entry under way for long says nothing about later entries that the ring has lost */
     bool is_late = e->number + PLAIT_RING_ROOM > sight->n_operations;
 
     keep_later(&sight->last, e);

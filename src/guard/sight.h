@@ -5,7 +5,7 @@
 #include "base/process.h"
 #include "transport/transport.h"
 
-/* A wait is seen by its beat, at least every 50 ms; on a busy machine later. */
+/* A waiting rank shows it by its beat, at least every 50 ms; on a busy machine later. */
 #define PLAIT_GUARD_BEAT_NS INT64_C(400000000)
 
 typedef enum {
@@ -22,21 +22,21 @@ typedef struct {
     const plait_process_t *process;
     uint64_t n_operations;     /* begun, on all communicators */
     bool has_given_up;         /* the communicator asked for */
-    uint32_t n_done;           /* collectives on it that are over */
-    bool knows_done;           /* exactly: nothing was overwritten */
-    plait_flight_entry_t last; /* operation of all; number 0: there was none */
-    plait_flight_entry_t here; /* the last one on the communicator; number 0: none */
+    uint32_t n_done;           /* collectives that are over on that communicator */
+    bool knows_done;           /* n_done is exact: nothing was overwritten */
+    plait_flight_entry_t last; /* latest of all operations; number 0: none */
+    plait_flight_entry_t here; /* latest on the communicator; number 0: none */
     plait_flight_entry_t
-        waits;         /* WAITS: the operation that waits, on it if there is one */
-    char why[256];     /* RAISED */
-    int making_size;   /* of the communicator that a thread of it makes; 0: none does */
+        waits; /* WAITS: the operation that waits, on the communicator if there is one */
+    char why[256];   /* RAISED */
+    int making_size; /* of the communicator that one of its threads makes; 0: none does */
     int64_t making_ns; /* since */
 } plait_sight_t;
 
 /* Looks at a rank of communicator `comm`. */
 void plait_guard_see(const plait_peer_t *peer, int64_t comm, plait_sight_t *sight);
 
-/* The same of a process that was found before. */
+/* The same for a process that was found before. */
 void plait_guard_see_process(const plait_process_t *process, int track, int64_t comm,
                              plait_sight_t *sight);
 

@@ -33,7 +33,7 @@ static plait_boundary_t kind_of(const plait_halo_axis_t *axis)
     return is_alone ? PLAIT_BOUNDARY_EDGE : axis->boundary;
 }
 
-/* The number of the image that index g is in. */
+/* Number of the image that contains index g. */
 static int64_t image_number(const plait_halo_axis_t *axis, int64_t g)
 {
     bool is_before = g < 0;
@@ -67,7 +67,7 @@ static image_t reflection(int64_t n, int64_t q)
     return image;
 }
 
-/* The q-th image; empty where it has no cells. */
+/* The q-th image; empty if it has no cells. */
 static image_t image_of(const plait_halo_axis_t *axis, int64_t q)
 {
     int64_t n = axis->n;

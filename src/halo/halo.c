@@ -53,7 +53,7 @@ static bool has_cells(const halo_t *h, int rank)
     return has;
 }
 
-/* Of the array with ghosts, or of the one that `bare` says has none. */
+/* Shape of the array with ghosts, or of an array that is bare. */
 static void array_shape(const halo_t *h, int rank, bool is_bare, int64_t shape[])
 {
     plait_layout_stored_shape(&h->layout, rank, shape);
@@ -62,8 +62,8 @@ static void array_shape(const halo_t *h, int rank, bool is_bare, int64_t shape[]
     }
 }
 
-/* Along one axis: which of dst's cells and ghosts are copies of src's cells. The cells
- * themselves come first. */
+/* Along one axis: which of dst's cells and ghosts are copies of src's cells. The cells themselves come
+ * first. */
 static plait_status_t axis_overlaps(const halo_t *h, int src, int dst, int axis,
                                     plait_overlaps_t *list)
 {
@@ -89,7 +89,7 @@ done:
     return status;
 }
 
-/* The other way round: the adjoint's blocks. */
+/* Exchanges source and destination: blocks of the adjoint. */
 static void swap_sides(plait_overlaps_t *list)
 {
     for (int64_t i = 0; i < list->n; i++) {
@@ -102,8 +102,8 @@ static void swap_sides(plait_overlaps_t *list)
     }
 }
 
-/* Blocks of the exchange from src to dst, or with is_adjoint those of the reduction from dst
- * to src, appended to a list of the rank that plans. Sender and receiver call it alike. */
+/* Appends blocks of the exchange from src to dst, or with is_adjoint blocks of the reduction from dst to src,
+ * to a list of the rank that plans. Sender and receiver call this with the same values. */
 static plait_status_t add_pair(const halo_t *h, int src, int dst, bool is_adjoint,
                                bool is_out, const plait_block_t *block,
                                plait_move_t *move)
@@ -133,7 +133,7 @@ done:
     return status;
 }
 
-/* Zeroes the result but for what lies between `before` and `after`. */
+/* Zeroes the result, except what lies between `before` and `after`. */
 static plait_status_t add_zeros(const halo_t *h, int rank, bool is_bare,
                                 const int64_t before[], const int64_t after[],
                                 plait_move_t *move)
@@ -147,8 +147,8 @@ static plait_status_t add_zeros(const halo_t *h, int rank, bool is_bare,
     return plait_blocks_zero(&block, &pair, before, after, move);
 }
 
-/* What no cell is copied to: ghosts beyond a ZERO end, and what is stored behind the ghosts;
- * everything on a rank without cells. */
+/* Zeroes elements that no cell is copied to: ghosts beyond a ZERO end, and what is stored behind the ghosts; on
+ * a rank without cells everything. */
 static plait_status_t zero_no_copies(const halo_t *h, int rank, plait_move_t *move)
 {
     int64_t before[PLAIT_MAX_NDIM];
@@ -170,7 +170,7 @@ static plait_status_t zero_no_copies(const halo_t *h, int rank, plait_move_t *mo
     return add_zeros(h, rank, false, before, after, move);
 }
 
-/* What reduce leaves without a sum: ghosts, and what is stored behind them. */
+/* Zeroes elements for which reduce makes no sum: ghosts, and what is stored behind them. */
 static plait_status_t zero_no_cells(const halo_t *h, int rank, plait_move_t *move)
 {
     bool is_bare = h->p->bare != 0;
@@ -188,7 +188,7 @@ static plait_status_t zero_no_cells(const halo_t *h, int rank, plait_move_t *mov
     return add_zeros(h, rank, is_bare, before, after, move);
 }
 
-/* Blocks that go from one rank to another: of the exchange, or of the reduction. */
+/* Blocks from one rank to another: of the exchange, or of the reduction. */
 static plait_status_t add_flow(const halo_t *h, int from, int to, bool is_out,
                                const plait_block_t *block, plait_move_t *move)
 {
@@ -206,8 +206,8 @@ static plait_status_t flow_blocks(const void *context, int from, int to,
     return add_flow(context, from, to, false, block, move);
 }
 
-/* The own cells come first (the first block of the pair of a rank with itself). Those of a
- * reduction are copied, and what follows is added to them. */
+/* The own cells come first (the first block of a rank's pair with itself). A reduction copies them, and adds
+ * all later blocks to them. */
 static plait_status_t add_blocks(plait_plan_t *plan, const halo_t *h, int work,
                                  plait_move_t *move)
 {
@@ -245,7 +245,7 @@ static plait_status_t add_steps(plait_plan_t *plan, const halo_t *h,
     const plait_block_t operand = {.src_slot = h->x};
     plait_move_t move = {.dtype = dtype};
     plait_move_t zeros = {0};
-    bool is_apart = h->is_reduce && h->p->bare == 0; /* peers read the ghosts before */
+    bool is_apart = h->is_reduce && h->p->bare == 0; /* peers read the ghosts first */
     int work = -1;
 
     if (plan->direct == PLAIT_DIRECT_READ) {
@@ -266,7 +266,7 @@ done:
     return status;
 }
 
-/* Equal on all ranks. */
+/* Checks parameters, which are equal on all ranks. */
 static plait_status_t check_params(const char *name, const halo_t *h, int n_ranks)
 {
     plait_status_t status = PLAIT_OK;

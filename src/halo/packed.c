@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "device/box.h"
 
-/* Twice to and from a cache that yields about 10 GB/s in the time of one row's read. */
+/* Two copies of this many bytes, in a cache that yields about 10 GB/s, take as long as reading one row. */
 enum { PACKED_ROW_BYTES = 512, MIN_PACKED_ROWS = 16 };
 
 static bool is_packed(const plait_block_t *block)
@@ -35,7 +35,7 @@ done:
     return status;
 }
 
-/* What `to` reads of this rank's, packed from *at_p on. */
+/* What `to` reads from this rank, packed from *at_p on. */
 static plait_status_t pack_for(const plait_plan_t *plan, const plait_flow_t *flow,
                                int to, const plait_block_t *block, int64_t *at_p,
                                plait_move_t *move)

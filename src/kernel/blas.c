@@ -12,7 +12,7 @@
 enum { N_DTYPES = 4, N_POINTERS = PLAIT_BLAS_N_OPS * N_DTYPES };
 enum { PATH_BYTES = 1024, TEXT_BYTES = 2048, MAX_HANDLES = 4, NAME_BYTES = 48 };
 
-/* In the order of the letters s, d, c, z: pointer and name of op o, dtype d are at 4 o + d. */
+/* In the order of the letters s, d, c, z. Pointer and name of op o, dtype d are at 4 o + d. */
 static const char *const names[N_POINTERS] = {
 #define NAMES(_op, _real, _complex) \
     "s" #_real, "d" #_real, "c" #_complex, "z" #_complex,
@@ -20,8 +20,8 @@ static const char *const names[N_POINTERS] = {
 #undef NAMES
 };
 
-/* Getter and setter of a library's number of threads. Integers go by value, so that a library may
- * take int or int64_t: both find the number in the same register. */
+/* Setter and getter of a library's number of threads. Integers go by value, so that a library may take int or
+ * int64_t: both find the number in the same register. */
 typedef struct {
     const char *set, *get;
 } control_name_t;
@@ -118,8 +118,8 @@ static void find_file(void *function, char path[PATH_BYTES])
     }
 }
 
-/* The pointers may be in a module that only calls the library: a symbol is looked for in what a
- * module depends on, too. */
+/* The pointers may belong to a module that only calls the library: symbols are also looked for in what a module
+ * depends on. */
 static void find_controls(plait_blas_fn_t gemm)
 {
     const int n = (int)(sizeof(control_names) / sizeof(control_names[0]));
@@ -137,11 +137,11 @@ static void find_controls(plait_blas_fn_t gemm)
             }
         }
         find_core(library);
-        (void)dlclose(library); /* whoever opened it keeps it */
+        (void)dlclose(library); /* its opener keeps it open */
     }
 }
 
-/* A Cholesky factorisation of nothing writes info = 0: into four bytes, or into eight. */
+/* A Cholesky factorisation of nothing writes info = 0, into four bytes or into eight. */
 static int probe_int_bytes(plait_blas_fn_t potrf)
 {
     const int64_t n = 0, lda = 1;
@@ -153,7 +153,7 @@ static int probe_int_bytes(plait_blas_fn_t potrf)
     return (info == 0) ? 8 : ((int32_t)info == 0) ? 4 : 0;
 }
 
-/* With all pointers of the table, or to be put there; the lock is held. */
+/* Completes the table. `found` has all pointers, and may be the table itself. The lock is held. */
 static plait_status_t complete(const plait_blas_fn_t found[])
 {
     plait_status_t status = PLAIT_OK;
@@ -201,7 +201,7 @@ done:
     return status;
 }
 
-/* Name i with this prefix and suffix in the first of the handles that has it. */
+/* Looks up name i, with this prefix and suffix, in the first of the handles that has it. */
 static void *look_up(void *const handles[], int n_handles, int i, const char *prefix,
                      const char *suffix)
 {
@@ -215,7 +215,7 @@ static void *look_up(void *const handles[], int n_handles, int i, const char *pr
     return address;
 }
 
-/* All pointers, with the spelling that the first one has; *missing_p: what is not there. */
+/* Looks up all pointers, in the spelling that the first one has; *missing_p: the first name that is missing. */
 static bool gather(void *const handles[], int n_handles, plait_blas_fn_t found[],
                    const char **missing_p)
 {
@@ -277,7 +277,7 @@ static plait_status_t load(const char *path)
     PLAIT_CHECK(gather(handles, n_handles, found, &missing), PLAIT_ERR_UNSUPPORTED,
                 "%s has no %s", (path[0] != '\0') ? path : "the program", missing);
     PLAIT_TRY(complete(found));
-    n_handles = 0; /* they stay open as long as the process */
+    n_handles = 0; /* they stay open as long as the process runs */
 done:
     for (int h = 0; h < n_handles; h++) {
         (void)dlclose(handles[h]);
@@ -301,7 +301,7 @@ done:
     return status;
 }
 
-/* The program itself, which may be linked with LAPACK, then the usual libraries. */
+/* Tries the program itself, which may be linked with LAPACK, then the usual libraries. */
 static plait_status_t load_usual(void)
 {
     const int n = (int)(sizeof(usual) / sizeof(usual[0]));

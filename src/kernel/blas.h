@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The one list: enumerator, stem of the function for real and for complex numbers. The letters
- * s, d, c, z stand before it. */
+/* The one list of functions: enumerator, and the stem of the name for real and for complex numbers. The letter
+ * s, d, c or z stands before the stem. */
 #define PLAIT_BLAS_FOR_EACH(_row) \
     _row(GEMM, gemm, gemm)        \
     _row(HERK, syrk, herk)        \
@@ -61,51 +61,52 @@ typedef void (*plait_blas_fn_t)(void);
 PLAIT_EXPORT int plait_blas_count(void);
 PLAIT_EXPORT const char *plait_blas_name(int i);
 
-/** One pointer. INVALID: no such name, or NULL. Before the first plait_blas_require. */
+/** Sets one pointer, before the first plait_blas_require. INVALID: no such name, or NULL. */
 PLAIT_EXPORT plait_status_t plait_blas_fill(const char *name, void *pointer);
 
-/** All pointers, from a library; `path` is a file or soname, or several with ':' between them, which
+/** Takes all pointers from a library. `path` is a file or soname, or several with ':' between them, which
  *  together have all functions. The names may have the prefix scipy_ and the suffixes _, 64_, _64_.
- *  UNSUPPORTED: what does not open, or the first function that is missing; nothing is changed. */
+ *  UNSUPPORTED: says what does not open, or which function is missing first; nothing is changed. */
 PLAIT_EXPORT plait_status_t plait_blas_load(const char *path);
 
-/** The table is complete, afterwards: if not filled by the caller, then from PLAIT_BLAS, or from
- *  the program itself, or from the usual libraries. Every rank's planner calls it before the first
- *  of the functions below; from any thread.
- *  UNSUPPORTED: what was looked for, and where. */
+/** Makes sure that the table is complete. If the caller has not filled it, pointers come from PLAIT_BLAS, or
+ *  from the program itself, or from the usual libraries. Every rank's planner calls this before the first of
+ *  the functions below; any thread may.
+ *  UNSUPPORTED: says what was looked for, and where. */
 PLAIT_EXPORT plait_status_t plait_blas_require(void);
 
-/** Whether all pointers are there. */
+/** Whether the table has all pointers. */
 PLAIT_EXPORT bool plait_blas_is_complete(void);
 
 /** Empties the table, for tests. */
 PLAIT_EXPORT void plait_blas_clear(void);
 
-/** A pointer of the table; NULL for a dtype that is none of F32, F64, C64, C128. */
+/** A pointer of the table; NULL for a dtype other than F32, F64, C64, C128. */
 PLAIT_EXPORT plait_blas_fn_t plait_blas_find(plait_blas_op_t op, plait_dtype_t dtype);
 
-/** 4 or 8, found out by a call; 0 as long as the table is not complete. */
+/** 4 or 8, found by a call; 0 while the table is not complete. */
 PLAIT_EXPORT int plait_blas_int_bytes(void);
 
-/** OVERFLOW unless the library's integers hold n: extents, and sizes of workspaces. */
+/** OVERFLOW unless the library's integers can hold n: extents, and sizes of workspaces. */
 PLAIT_EXPORT plait_status_t plait_blas_fits(int64_t n);
 
-/** File of the library, as far as is known (that of dgemm, where no setter of threads is found), and
- *  the kernels that OpenBLAS chose: "SkylakeX"; "" where it is another library. Static. */
+/** The library's file, if known (dgemm's file if no setter of threads is found). And the name of the kernels
+ *  that OpenBLAS chose, "SkylakeX"; "" for another library. Static. */
 PLAIT_EXPORT const char *plait_blas_library(void);
 PLAIT_EXPORT const char *plait_blas_core(void);
 
-/** Between the two the library uses one thread; the last one to leave restores what the first one
- *  found. The number is the process's, where the library has a way to set it. */
+/** Between enter and leave the library uses one thread. The last call of leave restores the number that the
+ *  first call of enter found. This number belongs to the process. Nothing happens if the library has no
+ *  setter. */
 PLAIT_EXPORT void plait_blas_enter(void);
 PLAIT_EXPORT void plait_blas_leave(void);
 
-/** Threads that the library uses now; 0 where it does not say. */
+/** Threads that the library uses now; 0 if it does not say. */
 PLAIT_EXPORT int plait_blas_n_threads(void);
 
 /* ---- The functions --------------------------------------------------------------------------
- * As BLAS and LAPACK have them, column-major, with these differences: dtype comes first; alpha and
- * beta are real; trans 'C' is the adjoint for real numbers, too (their 'T'); info is returned. */
+ * As in BLAS and LAPACK, column-major, with these differences: dtype comes first; alpha and beta are real;
+ * trans 'C' is the adjoint for real numbers, too (their 'T'); info is returned. */
 
 PLAIT_EXPORT void plait_blas_gemm(plait_dtype_t dtype, char trans_a, char trans_b,
                                   int64_t m, int64_t n, int64_t k, double alpha,
@@ -153,20 +154,20 @@ PLAIT_EXPORT int64_t plait_blas_trtri(plait_dtype_t dtype, char uplo, char diag,
                                       int64_t n, void *a, int64_t lda);
 PLAIT_EXPORT int64_t plait_blas_lauum(plait_dtype_t dtype, char uplo, int64_t n,
                                       void *a, int64_t lda);
-/* pivot[i]: the row, counted from 1, that was exchanged with row i; min(m, n) of them. */
+/* pivot[i]: the row, counted from 1, that was exchanged with row i; min(m, n) entries. */
 PLAIT_EXPORT int64_t plait_blas_getrf(plait_dtype_t dtype, int64_t m, int64_t n,
                                       void *a, int64_t lda, int64_t pivot[]);
-/* Exchanges row i with row pivot[i] for i = 0..n_pivots - 1, or the other way round to undo it. */
+/* Exchanges row i with row pivot[i] for i = 0..n_pivots - 1; is_inverse: in reverse order, to undo this. */
 PLAIT_EXPORT void plait_blas_laswp(plait_dtype_t dtype, int64_t n, void *a, int64_t lda,
                                    int64_t n_pivots, const int64_t pivot[],
                                    bool is_inverse);
-/* b = op(a)^-1 b from what getrf made of a. */
+/* b = op(a)^-1 b, with a from getrf. */
 PLAIT_EXPORT void plait_blas_getrs(plait_dtype_t dtype, char trans, int64_t n,
                                    int64_t n_rhs, const void *a, int64_t lda,
                                    const int64_t pivot[], void *b, int64_t ldb);
 
-/* Workspaces: with n < 0 a function only fills in how much of each it wants: n of the dtype,
- * n_real of its real dtype, n_ints times 8 bytes. Then the caller sets the pointers. */
+/* Workspaces. With n < 0 a function only fills in how much it wants: n numbers of the dtype, n_real of its real
+ * dtype, n_ints times 8 bytes. Then the caller sets the pointers. */
 typedef struct {
     int64_t n, n_real, n_ints;
     void *work, *real, *ints;
@@ -184,8 +185,8 @@ PLAIT_EXPORT int64_t plait_blas_ormqr(plait_dtype_t dtype, char side, char trans
                                       int64_t ldc, plait_blas_work_t *work);
 PLAIT_EXPORT void plait_blas_larfg(plait_dtype_t dtype, int64_t n, void *alpha, void *x,
                                    int64_t incx, void *tau);
-/* Forward, columnwise: the triangle t of k reflectors, and their application to c. work of larfb:
- * n k for side 'L', m k for 'R'. */
+/* Forward, columnwise: the triangle t of k reflectors, and their application to c. work of larfb: n k for side
+ * 'L', m k for side 'R'. */
 PLAIT_EXPORT void plait_blas_larft(plait_dtype_t dtype, int64_t n, int64_t k,
                                    const void *v, int64_t ldv, const void *tau, void *t,
                                    int64_t ldt);
@@ -194,12 +195,12 @@ PLAIT_EXPORT void plait_blas_larfb(plait_dtype_t dtype, char side, char trans,
                                    int64_t ldv, const void *t, int64_t ldt, void *c,
                                    int64_t ldc, void *work);
 
-/* w, d, e, s are of the real dtype. */
+/* w, d, e, s have the real dtype. */
 PLAIT_EXPORT int64_t plait_blas_heevd(plait_dtype_t dtype, char jobz, char uplo,
                                       int64_t n, void *a, int64_t lda, void *w,
                                       plait_blas_work_t *work);
-/* Eigenvalues first..last of n, counted from 0, last included, and their vectors (z NULL: none).
- * d, e (n entries) are destroyed. *n_found_p: how many. */
+/* Eigenvalues first..last of n, counted from 0, including last, and their vectors (z NULL: no vectors). d and e
+ * (n entries) are destroyed. *n_found_p: number of eigenvalues. */
 PLAIT_EXPORT int64_t plait_blas_stemr(plait_dtype_t dtype, int64_t n, void *d, void *e,
                                       int64_t first, int64_t last, int64_t *n_found_p,
                                       void *w, void *z, int64_t ldz,
@@ -212,8 +213,8 @@ PLAIT_EXPORT int64_t plait_blas_gesvd(plait_dtype_t dtype, char jobu, char jobvh
                                       void *s, void *u, int64_t ldu, void *vh,
                                       int64_t ldvh, plait_blas_work_t *work);
 
-/* norm: 'M' largest element, '1', 'I', 'F'. work: m (lange, 'I') or n (lanhe, '1', 'I') of the
- * real dtype, else NULL. */
+/* norm: 'M' (largest element), '1', 'I', 'F'. work: m (lange, 'I') or n (lanhe, '1', 'I') numbers of the real
+ * dtype, otherwise NULL. */
 PLAIT_EXPORT double plait_blas_lange(plait_dtype_t dtype, char norm, int64_t m,
                                      int64_t n, const void *a, int64_t lda, void *work);
 PLAIT_EXPORT double plait_blas_lanhe(plait_dtype_t dtype, char norm, char uplo,

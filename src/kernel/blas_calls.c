@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The arguments of Fortran: strings, integers, arrays that are read, arrays that are written; and
- * behind them the lengths of the strings. */
+/* Types of Fortran's arguments: strings, integers, arrays that are read, arrays that are written; and, behind
+ * these, the lengths of strings. */
 typedef const char *chr_t;
 typedef const int64_t *num_t;
 typedef const void *in_t;
@@ -15,7 +15,7 @@ typedef size_t len_t;
 
 enum { N_PIVOTS = 256 };
 
-/* A real number as any of the four dtypes, and as the real ones, reads it. */
+/* A real number that can be read as any of the four dtypes, and as the real ones. */
 typedef union {
     float f[2];
     double d[2];
@@ -43,7 +43,7 @@ static scalar_t scalar(plait_dtype_t dtype, double value)
     return s;
 }
 
-/* What LAPACK calls the adjoint of this dtype. */
+/* LAPACK's letter for the adjoint of this dtype. */
 static char adjoint(plait_dtype_t dtype, char trans)
 {
     char ta = trans;
@@ -54,13 +54,13 @@ static char adjoint(plait_dtype_t dtype, char trans)
     return ta;
 }
 
-/* Of an output that the library wrote into 4 or 8 of its bytes, which were zero. */
+/* Value of an output of which the library wrote 4 or 8 bytes; all were zero before. */
 static int64_t low(int64_t value)
 {
     return (int32_t)value;
 }
 
-/* A size that was returned as a floating-point number, which may have been rounded down. */
+/* A size that was returned as a floating-point number, perhaps rounded down. */
 static int64_t size_of(plait_dtype_t dtype, const scalar_t *s)
 {
     const double single_ulp = 0x1p-23;
@@ -70,7 +70,7 @@ static int64_t size_of(plait_dtype_t dtype, const scalar_t *s)
     return (int64_t)n + ((double)(int64_t)n < n);
 }
 
-/* One function of the table, as a function of these types. */
+/* A function of the table, with these types. */
 #define RETURNING(_type, _op, _dtype, ...) \
     ((_type(*)(__VA_ARGS__))plait_blas_find(PLAIT_BLAS_##_op, (_dtype)))
 #define FUNCTION(_op, _dtype, ...) RETURNING(void, _op, _dtype, __VA_ARGS__)
@@ -241,7 +241,7 @@ int64_t plait_blas_getrf(plait_dtype_t dtype, int64_t m, int64_t n, void *a,
 
     FUNCTION(GETRF, dtype, num_t, num_t, out_t, num_t, out_t, out_t)
     (&m, &n, a, &lda, pivot, &info);
-    if (plait_blas_int_bytes() == 4) { /* from behind: each moves up, over what moved */
+    if (plait_blas_int_bytes() == 4) { /* from the end: each moves over those moved */
         for (int64_t i = ((m < n) ? m : n) - 1; i >= 0; i--) {
             int32_t row = 0;
             memcpy(&row, (const char *)pivot + 4 * i, sizeof(row));
@@ -251,7 +251,7 @@ int64_t plait_blas_getrf(plait_dtype_t dtype, int64_t m, int64_t n, void *a,
     return low(info);
 }
 
-/* In stretches, with their pivots as the library has integers: pivot[] is only read. */
+/* Works in stretches, whose pivots are copied to the library's type of integers: pivot[] is only read. */
 void plait_blas_laswp(plait_dtype_t dtype, int64_t n, void *a, int64_t lda,
                       int64_t n_pivots, const int64_t pivot[], bool is_inverse)
 {
@@ -267,7 +267,7 @@ void plait_blas_laswp(plait_dtype_t dtype, int64_t n, void *a, int64_t lda,
         int64_t many = (n_pivots - first < N_PIVOTS) ? n_pivots - first : N_PIVOTS;
         for (int64_t j = 0; j < many; j++) {
             long_rows[j] = pivot[first + j] - first;
-            short_rows[j] = (int32_t)long_rows[j]; /* plait_blas_fits said so */
+            short_rows[j] = (int32_t)long_rows[j]; /* plait_blas_fits checked this */
         }
         FUNCTION(LASWP, dtype, num_t, out_t, num_t, num_t, num_t, in_t, num_t)
         (&n, (char *)a + first * item_bytes, &lda, &one, &many,
@@ -292,7 +292,7 @@ void plait_blas_getrs(plait_dtype_t dtype, char trans, int64_t n, int64_t n_rhs,
 
 /* ---- Orthogonal matrices -------------------------------------------------------------------- */
 
-/* The workspace of a function that says in `size` how much it wants. */
+/* The workspace of a function that writes the size it wants to `size`. */
 static void *work_of(const plait_blas_work_t *work, scalar_t *size)
 {
     return (work->n < 0) ? (void *)size : work->work;
@@ -376,7 +376,7 @@ void plait_blas_larfb(plait_dtype_t dtype, char side, char trans, int64_t m, int
 
 /* ---- Spectra -------------------------------------------------------------------------------- */
 
-/* Functions with three workspaces: `size` gets what they want of the first two. */
+/* For functions with three workspaces: `size` has the sizes that they want of the first two. */
 static void keep_sizes(plait_dtype_t dtype, const scalar_t size[2], int64_t n_ints,
                        plait_blas_work_t *work)
 {
@@ -453,8 +453,7 @@ int64_t plait_blas_stemr(plait_dtype_t dtype, int64_t n, void *d, void *e,
     const int64_t n_real = 18 * n + 1, n_ints = 10 * n + 1;
     int64_t info = 0, n_found = 0, is_accurate = 1;
 
-    if (work->n <
-        0) { /* what it wants is known; the supports of the vectors come behind */
+    if (work->n < 0) { /* sizes are known; the supports of the vectors come last */
         *work = (plait_blas_work_t){.n_real = n_real, .n_ints = n_ints + 2 * n};
     } else {
         FUNCTION(STEMR, dtype, chr_t, chr_t, num_t, out_t, out_t, in_t, in_t, num_t,

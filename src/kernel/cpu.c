@@ -16,13 +16,12 @@ static const char *const names[] = {"auto", "sse2", "avx2", "avx512", NULL};
 static const char *const names[] = {"auto", "generic", NULL};
 #endif
 
-/* Before the name of a level. */
+/* Names in front of the levels' names. */
 enum { N_BEFORE = 1 };
 
 #if defined(__x86_64__) && !defined(PLAIT_GENERIC_KERNELS)
 
-/* Not __builtin_cpu_supports: it does not link into shared libraries with every
- * compiler. */
+/* Not __builtin_cpu_supports: with some compilers it does not link into shared libraries. */
 static uint32_t enabled_states(void)
 {
     uint32_t low = 0, high = 0;

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Immutable once created; any number of threads may use one at once. */
+/* Immutable once created; any number of threads may use a transform at once. */
 typedef struct plait_fft1 plait_fft1_t;
 
 typedef enum {
@@ -25,20 +25,19 @@ typedef enum {
 /* n >= 1; dtype C64 or C128; sign -1 (forward) or +1. No trial runs: microseconds. */
 plait_status_t plait_fft1_create(int64_t n, plait_dtype_t dtype, int sign, double scale,
                                  plait_fft1_t **fft_p);
-/* dtype F32 or F64. Rows and columns as of complex numbers. */
+/* dtype F32 or F64. Rows and columns are passed as for complex numbers. */
 plait_status_t plait_fft1_create_wave(int64_t n, plait_dtype_t dtype,
                                       const plait_wave_t *wave, double scale,
                                       plait_fft1_t **fft_p);
 
 void plait_fft1_destroy(plait_fft1_t **fft_p);
 
-/* Scratch that one running transform needs, at a 64-byte boundary. */
+/* Scratch that a running transform needs, at a 64-byte boundary. */
 int64_t plait_fft1_scratch_bytes(const plait_fft1_t *fft);
 
-/* Column c (0 <= c < n_columns): element j is read at in[j] + in_offset + c * itemsize,
- * result k is written at out[k] + out_offset + c * itemsize. in and out have n entries.
- * May be in place (out[k] == in[k] for all k), otherwise they do not overlap. Elements need
- * the alignment of one real number only. */
+/* Column c (0 <= c < n_columns): element j is read at in[j] + in_offset + c * itemsize, result k is written at
+ * out[k] + out_offset + c * itemsize. in and out have n entries. May be in place (out[k] == in[k] for all k);
+ * otherwise in and out do not overlap. Elements need only the alignment of a real number. */
 void plait_fft1_columns(const plait_fft1_t *fft, int64_t n_columns,
                         const char *const in[], int64_t in_offset, char *const out[],
                         int64_t out_offset, void *scratch, plait_fft_store_t store);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* chirp: exp(sign 2 pi i (j^2 mod 2 n) / (2 n)), the phase exact in integers. */
+/* chirp: exp(sign 2 pi i (j^2 mod 2 n) / (2 n)). The phase is exact, in integers. */
 static plait_status_t make_chirp(int64_t n, int sign, double *chirp)
 {
     plait_status_t status = PLAIT_OK;
@@ -26,8 +26,7 @@ done:
     return status;
 }
 
-/* The transform of conj(chirp), wrapped around n_conv points, in double for either
- * type. */
+/* The transform of conj(chirp), wrapped around n_conv points; in double for both types. */
 static plait_status_t make_filter(int64_t n, int64_t n_conv, const double *chirp,
                                   double *filter)
 {
@@ -85,9 +84,8 @@ done:
     return status;
 }
 
-/* Scratch: pointers to the rows of the convolution in order and in reverse, its n_conv
- * rows of n_block numbers, and what the inner transform needs; before all that, copies
- * of rows. */
+/* Scratch: first, copies of rows. Then pointers to the rows of the convolution, in order and in reverse; its
+ * n_conv rows of n_block numbers; what the inner transform needs. */
 static int64_t matrix_bytes(const plait_fft1_t *fft)
 {
     const plait_fft_bluestein_t *b = &fft->u.bluestein;
@@ -143,8 +141,8 @@ static areas_t areas_of(const plait_fft1_t *fft, char *scratch)
     return areas;
 }
 
-/* Of the rows that hold the input times the chirp, up to the result without the chirp.
- */
+/* From rows with the input times the chirp to rows with the result, before the last multiplication by the
+ * chirp. */
 static void convolve(const plait_fft1_t *fft, int64_t n_columns, const areas_t *areas)
 {
     const plait_fft_bluestein_t *b = &fft->u.bluestein;
@@ -160,7 +158,7 @@ static void convolve(const plait_fft1_t *fft, int64_t n_columns, const areas_t *
                        PLAIT_FFT_STORE);
 }
 
-/* At most n_block columns. Lanes without a column compute on zeros. */
+/* At most n_block columns. Lanes without a column compute with zeros. */
 static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
                         const areas_t *areas)
 {
@@ -207,7 +205,7 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
     }
 }
 
-/* A long row alone, so that its convolution stays as near as it can. */
+/* One long row by itself, so that its convolution stays as near as possible. */
 static void run_row(const plait_fft1_t *fft, const char *in, char *out,
                     const areas_t *areas)
 {

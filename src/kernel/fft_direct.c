@@ -38,7 +38,7 @@ done:
     return status;
 }
 
-/* cos and +sin, as the kernel for any odd radix wants them. */
+/* cos and +sin, as the kernel for any odd radix needs them. */
 static plait_status_t fill_trig(plait_fft_pass_t *pass, plait_dtype_t dtype)
 {
     plait_status_t status = PLAIT_OK;
@@ -64,8 +64,8 @@ done:
     return status;
 }
 
-/* Digit reversal: the number q1, q2, ... (first pass first) with bases R1, R2, ... is
- * the position; the result's index has the same digits with the first one lowest. */
+/* Digit reversal: the number with digits q1, q2, ... (first pass first) in bases R1, R2, ... is the position.
+ * The result's index has the same digits, with the first one lowest. */
 static void fill_order(plait_fft_direct_t *direct, int64_t n, int sign)
 {
     int64_t weight[PLAIT_FFT_MAX_PASSES] = {1};
@@ -88,8 +88,8 @@ static void fill_order(plait_fft_direct_t *direct, int64_t n, int sign)
     }
 }
 
-/* A leg stride of whole pages' fractions would put all legs of the first pass into few
- * sets of the cache. */
+/* If the leg stride were a multiple of a quarter page, all legs of the first pass would fall into few sets of
+ * the cache. */
 static int64_t first_leg_bytes(int64_t m, int64_t pair_bytes)
 {
     return m * pair_bytes + (((m * pair_bytes) % (PAGE / 4) == 0) ? pair_bytes : 0);
@@ -122,8 +122,8 @@ done:
     return status;
 }
 
-/* Wide blocks make long pieces of each row; two vectors at least where that does not
- * leave the second-level cache. */
+/* Wide blocks have long pieces of each row. At least two vectors, if these do not leave the second-level
+ * cache. */
 static int block_vectors(int64_t work_bytes)
 {
     const int64_t least = (work_bytes <= BLOCK_BYTES) ? 2 : 1;
@@ -132,16 +132,16 @@ static int block_vectors(int64_t work_bytes)
     return (int)plait_min(n_vectors, PLAIT_FFT_MAX_VECTORS);
 }
 
-/* Short rows: as many at a time as stay in the first-level cache with their work areas, so that what a
- * block costs by itself is shared. No more than columns have: NEAR_BYTES is less than BLOCK_BYTES. */
+/* Short rows: as many together as stay in the first-level cache with their work areas, so that they share the
+ * cost of a block. Never more than for columns: NEAR_BYTES is less than BLOCK_BYTES. */
 static int row_vectors(int64_t work_bytes)
 {
     return (int)plait_max(
         1, plait_min(NEAR_BYTES / 2 / work_bytes, PLAIT_FFT_MAX_VECTORS));
 }
 
-/* Scratch: n pointers for results, n for sources, the work areas, and n padded rows or
- * the columns that rows become. */
+/* Scratch: n pointers for results, n for sources, the work areas, and n padded rows or the columns that rows
+ * become. */
 plait_status_t plait_fft_direct_passes(plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
@@ -213,7 +213,7 @@ typedef struct {
     bool is_turned;
 } run_t;
 
-/* First and only passes are over everything: part may be NULL. */
+/* First and only passes cover everything: part may be NULL. */
 static void run_pass(const run_t *run, plait_fft_role_t role, int l,
                      const plait_fft_part_t *part)
 {
@@ -228,8 +228,7 @@ static plait_fft_role_t last_of(const run_t *run)
     return run->is_turned ? PLAIT_FFT_LAST_TURNED : PLAIT_FFT_LAST;
 }
 
-/* Passes l and later, each over the whole part, whose blocks have the size of pass l.
- */
+/* Passes l and later, each over the whole part. The part's blocks have the size of pass l. */
 static void run_level(const run_t *run, int l, plait_fft_part_t part)
 {
     for (; l < run->direct->n_passes; l++) {
@@ -242,7 +241,7 @@ static void run_level(const run_t *run, int l, plait_fft_part_t part)
     }
 }
 
-/* One block of pass l: cut up until the rest of the work stays in the nearest cache. */
+/* One block of pass l, cut up until the remaining work stays in the nearest cache. */
 static void run_deep(const run_t *run, int l, const plait_fft_part_t *part)
 {
     const plait_fft_pass_t *pass = &run->direct->pass[l];
@@ -307,7 +306,7 @@ static void copy_numbers(char *to, const char *from, int64_t n, int64_t itemsize
     }
 }
 
-/* To so many vectors of columns side by side in scratch, in place. */
+/* A block of n_vectors vectors of columns, side by side in scratch, to be transformed in place. */
 static plait_fft_block_t block_of_pad(const plait_fft1_t *fft, const areas_t *areas,
                                       int n_vectors)
 {
@@ -324,7 +323,7 @@ static plait_fft_block_t block_of_pad(const plait_fft1_t *fft, const areas_t *ar
                                .n_vectors = n_vectors};
 }
 
-/* Fewer columns than lanes: through padded rows, so that the arithmetic is the same. */
+/* Fewer columns than lanes go through padded rows, so that the arithmetic is the same. */
 static void run_tail(const plait_fft1_t *fft, const plait_fft_columns_t *job,
                      int64_t column, const areas_t *areas)
 {
@@ -373,7 +372,7 @@ static void columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
     }
 }
 
-/* Lanes beyond the last row do the last row again; it is read before it is written. */
+/* Lanes beyond the last row do the last row again. It is read before it is written. */
 static void take_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, int64_t row,
                       char *columns, int64_t pitch)
 {
@@ -406,7 +405,7 @@ static void copy_rows(const plait_fft1_t *fft, char *to, int64_t to_stride,
     }
 }
 
-/* Rows of one pass; fewer than lanes go by way of scratch, beside zeros. */
+/* Rows of a single pass. Fewer rows than lanes go through scratch, beside zeros. */
 static void short_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *pad)
 {
     const int64_t lanes = fft->kernels->lanes, pitch = fft->n * fft->itemsize;
@@ -432,8 +431,8 @@ static void short_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, cha
     }
 }
 
-/* Whole lines of `lanes` rows are read and written at a time, whatever is between them: of rows a
- * power of two apart the cache keeps few lines, and numbers of one line are passes apart. */
+/* Reads and writes whole cache lines of `lanes` rows at a time, whatever is between them. If rows are a power
+ * of two apart, the cache keeps few of their lines, and numbers of one line would be needed passes apart. */
 static void long_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
                       const areas_t *areas)
 {

@@ -41,8 +41,8 @@ done:
     return status;
 }
 
-/* Scratch: pointers of both steps, the matrix of one row or of `lanes` columns, and
- * what the parts need. */
+/* Scratch: pointers of both steps, the matrix of one row or of `lanes` columns, and what the two transforms
+ * need. */
 static int64_t pointer_bytes(const plait_fft1_t *fft)
 {
     const int64_t n = plait_max(fft->u.large.first->n, fft->u.large.second->n);
@@ -157,8 +157,7 @@ static void rows(const plait_fft1_t *fft, const plait_fft_rows_t *job, char *scr
     }
 }
 
-/* At most n_block columns; element (k1, j2) of the matrix is one row of n_block
- * numbers. */
+/* At most n_block columns. Element (k1, j2) of the matrix is a row of n_block numbers. */
 static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
                         const areas_t *areas)
 {

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* In the unit of plait_fft_choose_radices, per element: passes that multiply, permute
- * or copy; chosen so that the faster method wins for the lengths of bench/c_fft1.c. */
+/* In the unit of plait_fft_choose_radices, per element: passes that multiply, permute or copy. Chosen so that
+ * the faster method wins for the lengths of bench/c_fft1.c. */
 static const double rader_extra = 2.5, bluestein_extra = 4.0, large_extra = 4.0;
 
 enum { BLOCK_BYTES = 128 << 10, MAX_BLOCK_VECTORS = 8 };
@@ -21,7 +21,7 @@ int64_t plait_fft_divisor(int64_t n)
     return best;
 }
 
-/* Per element; above the direct limit only the order of magnitude. */
+/* Per element. Above the direct limit only the order of magnitude is right. */
 static double smooth_cost(int64_t n)
 {
     int radix[PLAIT_FFT_MAX_PASSES], n_passes = 0;
@@ -35,8 +35,8 @@ static double smooth_cost(int64_t n)
     return cost;
 }
 
-/* 2^a 3^b 5^c: the cheapest from 2 n - 1 up to a quarter more; twice the power of two
- * is one in any case. */
+/* The cheapest 2^a 3^b 5^c from 2 n - 1 up to a quarter more. The next power of two is a candidate in any case,
+ * even if it is larger. */
 int64_t plait_fft_chirp_length(int64_t n)
 {
     const int64_t least = 2 * n - 1;

@@ -20,7 +20,7 @@
 enum {
     PLAIT_FFT_MAX_PASSES = 48,
     PLAIT_FFT_MAX_LANES = 16,
-    PLAIT_FFT_MAX_RADIX = 16,  /* of a kernel made for its radix */
+    PLAIT_FFT_MAX_RADIX = 16,  /* of a kernel made for one radix */
     PLAIT_FFT_MAX_ODD = 61,    /* of the kernel for any odd radix */
     PLAIT_FFT_MAX_VECTORS = 8, /* of a block */
     PLAIT_FFT_MAX_DIRECT =
@@ -38,9 +38,9 @@ typedef enum {
     PLAIT_FFT_REGISTERS = PLAIT_FFT_ROLE_COUNT /* of no pass: see short_rows */
 } plait_fft_role_t;
 
-/* Butterflies of one radix over blocks of radix * m elements; leg k of butterfly p is
- * element p + k * m. twiddle holds w^(p k), p < m, 1 <= k < radix, of w = exp(-2 pi i /
- * (radix m)), times scale in the first pass. */
+/* Butterflies of one radix over blocks of radix * m elements. Leg k of butterfly p is element p + k * m.
+ * twiddle holds w^(p k), p < m, 1 <= k < radix, with w = exp(-2 pi i / (radix m)); in the first pass times
+ * scale. */
 typedef struct {
     int radix;
     int64_t m;
@@ -51,8 +51,7 @@ typedef struct {
     double scale;
 } plait_fft_pass_t;
 
-/* Which part of the work area a pass covers: n_outer x n_inner blocks from byte `at`
- * on. */
+/* The part of the work area that a pass covers: n_outer x n_inner blocks from byte `at` on. */
 typedef struct {
     int64_t at;
     int64_t position; /* of the first element in the order of the last pass */
@@ -63,15 +62,15 @@ typedef struct {
 typedef struct {
     const char *const *in; /* row j of the block is at in[j] + in_offset */
     int64_t in_offset;
-    int64_t ahead; /* bytes from a row's element to what is wanted next of that row */
+    int64_t ahead; /* bytes from a row's element to what is needed next of this row */
     char *const *out; /* where position i goes, plus out_offset */
     int64_t out_offset;
     char *work;
     int64_t work_stride; /* bytes between the work areas of the block's vectors */
     int n_vectors;
-    bool is_streamed; /* results past the cache, where they fill whole lines */
+    bool is_streamed; /* results go past the cache where they fill whole lines */
     const char
-        *factors; /* of turned passes: pairs of vectors for each position and vector */
+        *factors; /* for turned passes: pairs of vectors for each position and vector */
 } plait_fft_block_t;
 
 typedef void plait_fft_pass_fn(const plait_fft_pass_t *pass,
@@ -87,13 +86,13 @@ typedef struct {
     plait_fft_store_t store;
 } plait_fft_rows_t;
 
-/* Rows of `radix` numbers, as many as a multiple of `lanes`; may be in place. */
+/* Rows of `radix` numbers; their number is a multiple of `lanes`. May be in place. */
 typedef void plait_fft_short_fn(const plait_fft_pass_t *pass, int sign,
                                 const plait_fft_rows_t *job);
 
-/* A row as a matrix of n1 rows and n2 columns, a multiple of `lanes`, so that nothing is copied to put
- * rows into lanes: transforms of n1 points whose lanes are columns, times factors w^(k1 j2), then
- * of n2 points, one radix, whose lanes are rows k1, as in plait_fft_large. */
+/* A row as a matrix of n1 rows and n2 columns, n2 a multiple of `lanes`, so that no copy is needed to put rows
+ * into lanes. Transforms of n1 points, whose lanes are columns; multiplication by w^(k1 j2); then transforms of
+ * n2 points, one radix, whose lanes are rows k1, as in plait_fft_large. */
 typedef struct {
     plait_fft1_t *first; /* n1 points, by the direct method; NULL: rows are not split */
     plait_fft_pass_t second;
@@ -101,14 +100,14 @@ typedef struct {
     int n_vectors; /* n2 / lanes */
 } plait_fft_split_t;
 
-/* A row of real numbers times a factor; place -1: zeros. */
+/* A row of real numbers times a factor; place -1: a row of zeros. */
 typedef struct {
     int64_t place;
     double factor;
 } plait_fft_single_t;
 
-/* Two rows of real numbers, and one of complex ones: re = f[0] a + f[1] b, im = f[2] a + f[3] b, or a = f[0] re
- * + f[1] im, b = f[2] re + f[3] im. b = -1: none. */
+/* Two rows of real numbers, and a row of complex numbers: re = f[0] a + f[1] b, im = f[2] a + f[3] b; or a =
+ * f[0] re + f[1] im, b = f[2] re + f[3] im. b = -1: there is no b. */
 typedef struct {
     int64_t a, b;
     double f[4];
@@ -118,22 +117,21 @@ typedef struct {
 typedef struct {
     int lanes;
     int pair_bytes; /* of an element in the work area */
-    /* [role][radix]; NULL where missing. Radix 1 exists in every role: it only moves
-     * data. Middle passes of any other odd radix up to PLAIT_FFT_MAX_ODD: [MIDDLE][0].
-     */
+    /* [role][radix]; NULL if missing. Radix 1, which only moves data, exists in every role. [MIDDLE][0]: middle
+     * passes of any other odd radix up to PLAIT_FFT_MAX_ODD. */
     plait_fft_pass_fn *const (*pass)[PLAIT_FFT_MAX_RADIX + 1];
     plait_fft_short_fn *const *short_rows; /* [radix]; NULL where ONLY is missing */
     plait_fft_short_fn *const *short_turned;
-    /* n_pairs pairs of vectors of real and imaginary parts, in the lanes' order, from as many
-     * numbers in memory. */
+    /* Makes n_pairs pairs of vectors of real and imaginary parts, in the lanes' order, from as many numbers in
+     * memory. */
     void (*pairs_of)(int64_t n_pairs, const void *numbers, void *pairs);
-    /* n numbers of each of `lanes` rows, which become columns side by side: number j of row l is
-     * at columns + j * pitch + l * itemsize. What is `ahead` of a row's bytes is wanted next. */
+    /* Moves n numbers of each of `lanes` rows to columns side by side: number j of row l is at columns + j *
+     * pitch + l * itemsize. The bytes of a row that are `ahead` are needed next. */
     void (*rows_in)(int64_t n, const char *const row[], int64_t ahead, char *columns,
                     int64_t pitch);
     void (*rows_out)(int64_t n, const char *columns, int64_t pitch, char *const row[]);
-    /* y[i][c] = x[i][c] * w[i] for n_rows rows of n numbers, n a multiple of lanes; the
-     * rows are at x[i] + x_offset and y[i] + y_offset; may be in place. */
+    /* y[i][c] = x[i][c] * w[i] for n_rows rows of n numbers, n a multiple of lanes. Rows are at x[i] + x_offset
+     * and y[i] + y_offset. May be in place. */
     void (*scale_rows)(int64_t n_rows, int64_t n, const char *const x[],
                        int64_t x_offset, const void *w, char *const y[],
                        int64_t y_offset);
@@ -141,8 +139,8 @@ typedef struct {
     void (*add_scaled)(int64_t n, const void *x, const void *w, void *y);
     /* y[i] = y[i] * w[i], any n. */
     void (*multiply)(int64_t n, const void *w, void *y);
-    /* Of real transforms, see rfft.c. In place: the transform of m numbers that hold 2 m
-     * real ones becomes the m + 1 numbers of the real transform. */
+    /* For real transforms, see rfft.c. In place: the transform of m numbers, which hold 2 m real numbers,
+     * becomes the m + 1 numbers of the real transform. */
     void (*split_row)(int64_t m, const void *u, double edge, void *row);
     /* The way back, to m numbers. */
     void (*merge_row)(int64_t m, const void *u, double edge, const void *from,
@@ -150,23 +148,23 @@ typedef struct {
     /* Results k of 2 n real columns from results k (x) and -k (p) of n complex ones. */
     void (*split_columns)(int64_t n, double factor, const void *x, const void *p,
                           void *to);
-    /* The way back: x and p; and for k = 0 and n / 2, where imaginary parts are ignored. */
+    /* The way back: x and p. merge_edge: for k = 0 and n / 2, where imaginary parts are ignored. */
     void (*merge_columns)(int64_t n, const void *from, void *x, void *p);
     void (*merge_edge)(int64_t n, double edge, const void *from, void *to);
-    /* Sums of magnitudes of n real numbers, and of each of n_columns columns: not of squares,
-     * which may leave the range. What is not finite stays so. */
+    /* Sums of magnitudes: of n real numbers; of each of n_columns columns. Not of squares, which may leave the
+     * range. A sum with a number that is not finite is not finite. */
     double (*row_size)(const void *row, int64_t n);
     void (*column_sizes)(int64_t n_rows, const char *const rows[], int64_t offset,
                          int64_t n_columns, double *sizes);
-    /* Of waves, see fft_wave.c: n numbers times a factor; complex ones from two rows of real ones, re = f[0] a
-     * + f[1] b, im = f[2] a + f[3] b; back, a = f[0] re + f[1] im, b = f[2] re + f[3] im; columns of n numbers
-     * from rows. */
+    /* For waves, see fft_wave.c. scale: n numbers times a factor. join: complex numbers from two rows of real
+     * numbers, re = f[0] a + f[1] b, im = f[2] a + f[3] b. part: back, a = f[0] re + f[1] im, b = f[2] re +
+     * f[3] im. turn: columns of n numbers from rows. */
     void (*scale_reals)(int64_t n, double factor, const void *from, void *to);
     void (*join_reals)(int64_t n, const double f[4], const void *a, const void *b,
                        void *to);
     void (*part_reals)(int64_t n, const double f[4], const void *from, void *a,
                        void *b);
-    /* The same of numbers of one row, as tables have them. */
+    /* The same for numbers of one row, by tables. */
     void (*take_singles)(int64_t n, const plait_fft_single_t *singles, const void *from,
                          void *to);
     void (*put_singles)(int64_t n, const plait_fft_single_t *singles, const void *from,
@@ -179,7 +177,7 @@ typedef struct {
                        char *to, int64_t to_pitch);
 } plait_fft_kernels_t;
 
-/* [0] single, [1] double precision. */
+/* [0] single precision, [1] double precision. */
 extern const plait_fft_kernels_t plait_fft_kernels_generic[2];
 #if defined(__x86_64__) && !defined(PLAIT_GENERIC_KERNELS)
 extern const plait_fft_kernels_t plait_fft_kernels_avx2[2];
@@ -192,8 +190,8 @@ typedef struct {
     plait_fft_pass_t pass[PLAIT_FFT_MAX_PASSES];
     int64_t *order;     /* index of the result at each position of the last pass */
     int64_t work_bytes; /* per vector */
-    int n_vectors;      /* per block of columns */
-    int n_row_vectors;  /* per block of rows */
+    int n_vectors;      /* of a block of columns */
+    int n_row_vectors;  /* of a block of rows */
     plait_fft_split_t split;
 } plait_fft_direct_t;
 
@@ -205,8 +203,7 @@ typedef struct {
     int64_t n_block;              /* columns at a time */
 } plait_fft_large_t;
 
-/* Prime n: a cyclic convolution of n - 1 points in the order of a generator's powers
- * (Rader, 1968). */
+/* Prime n: a cyclic convolution of n - 1 points, in the order of a generator's powers (Rader, 1968). */
 typedef struct {
     plait_fft1_t *inner;
     int64_t *power; /* generator^i mod n, 0 <= i < n - 1 */
@@ -224,14 +221,14 @@ typedef struct {
     int64_t n_block;            /* columns at a time */
 } plait_fft_bluestein_t;
 
-/* By cosines or sines: a Fourier transform, and tables of what is before and after it. */
+/* By cosines or sines: a Fourier transform, and tables for the work before and after it. */
 typedef struct {
     plait_rfft1_t *real;   /* types 1 to 3 */
     plait_fft1_t *complex; /* type 4 */
-    int64_t n_singles;     /* real rows of the Fourier transform; 0 where it has none */
+    int64_t n_singles;     /* real rows of the Fourier transform; 0 if it has none */
     plait_fft_single_t *singles;
     bool is_plain; /* all factors are 1: rows need no copies */
-    int64_t n_in;  /* pairs before it */
+    int64_t n_in;  /* pairs before the Fourier transform */
     int64_t n_out; /* pairs after it */
     plait_fft_pair_t *pairs;
     int64_t n_rows; /* complex rows of the Fourier transform */
@@ -247,8 +244,8 @@ typedef struct {
     plait_fft_store_t store;
 } plait_fft_columns_t;
 
-/* create fills fft->u and fft->scratch_bytes of a plan whose other members are set; on
- * failure, too, destroy frees what is there. */
+/* create fills fft->u and fft->scratch_bytes of a plan whose other members are set. destroy frees what is
+ * there, also after a failure. */
 typedef struct {
     const char *name;
     plait_status_t (*create)(plait_fft1_t *fft);
@@ -278,68 +275,65 @@ struct plait_fft1 {
         plait_fft_wave_t wave;
     } u;
     int64_t scratch_bytes;
-    /* fft_shared.c's */
+    /* for fft_shared.c */
     bool is_made;
     int64_t n_users;
-    int64_t n_bytes; /* with the transforms that it uses */
+    int64_t n_bytes; /* including the transforms that it uses */
     struct plait_fft1 *next;
 };
 
-/* Of n, dtype, sign, scale and wave. */
+/* Checks n, dtype, sign, scale and wave. */
 plait_status_t plait_fft_check(const plait_fft1_t *fft);
 
-/* The rest, from what was checked. */
+/* Makes everything else, after the check. */
 plait_status_t plait_fft_make(plait_fft1_t *fft);
 
-/* Also of what could not be made. */
+/* Also for a transform that could not be made. */
 void plait_fft_unmake(plait_fft1_t *fft);
 
-/* Result k of row r goes to out + (r + k * n_rows) * itemsize. A direct plan; not in
- * place. */
+/* Result k of row r goes to out + (r + k * n_rows) * itemsize. For direct plans; not in place. */
 void plait_fft_direct_transposed(const plait_fft1_t *fft, const plait_fft_rows_t *job,
                                  char *scratch);
 
-/* The passes of a direct plan, without the way for rows. */
+/* The passes of a direct plan, without its method for rows. */
 plait_status_t plait_fft_direct_passes(plait_fft1_t *fft);
 
-/* One block through all passes. */
+/* Takes one block through all passes. */
 void plait_fft_direct_block(const plait_fft1_t *fft, const plait_fft_block_t *block);
 
-/* How rows of a direct plan are split, where that is faster; makes scratch larger. */
+/* Decides how rows of a direct plan are split, if this is faster. Makes scratch larger. */
 plait_status_t plait_fft_split_create(plait_fft1_t *fft);
 void plait_fft_split_destroy(plait_fft_split_t *split);
 void plait_fft_split_rows(const plait_fft1_t *fft, const plait_fft_rows_t *job,
                           char *scratch);
 
-/* Radices of the direct method in the order of the passes; false if n has a prime
- * factor above PLAIT_FFT_MAX_ODD. cost_p: time per element, in cycles of a Zen 3 core
- * per vector. */
+/* Radices of the direct method in the order of the passes; false if n has a prime factor above
+ * PLAIT_FFT_MAX_ODD. cost_p: time per element, in the unit of pass_cost (fft_radices.c). */
 bool plait_fft_choose_radices(int64_t n, int radix[PLAIT_FFT_MAX_PASSES],
                               int *n_passes_p, double *cost_p);
 
-/* The method with the least estimated cost, and that cost in the same unit. */
+/* The method with the least estimated cost, and this cost in the same unit. */
 const plait_fft_method_t *plait_fft_choose_method(int64_t n, double *cost_p);
 
-/* The largest divisor of n up to its root: the large method's n1; 1 if n is prime. */
+/* The largest divisor of n up to its square root: n1 of the large method; 1 if n is prime. */
 int64_t plait_fft_divisor(int64_t n);
 
 /* Length of Bluestein's convolution for n points. */
 int64_t plait_fft_chirp_length(int64_t n);
 
-/* Columns to do at a time where n rows of them should stay in the second-level cache.
- */
+/* Columns that are done together, if n rows of them should stay in the second-level cache. */
 int64_t plait_fft_block_columns(const plait_fft1_t *fft, int64_t n);
 
-/* Rows as columns of a copy with rows in lanes, by fft->method->columns; scratch as for
- * plait_fft_rows_bytes() and behind it as columns wants it. */
+/* Does rows as columns of a copy with rows in lanes, by fft->method->columns. scratch: plait_fft_rows_bytes(),
+ * then as columns needs it. */
 void plait_fft_rows_by_columns(const plait_fft1_t *fft, const plait_fft_rows_t *job,
                                char *scratch);
 int64_t plait_fft_rows_bytes(const plait_fft1_t *fft);
 
-/* Stores w as real numbers of the plan's type at index i of table. */
+/* Stores w, as real numbers of the plan's type, at index i of table. */
 void plait_fft_set(plait_dtype_t dtype, void *table, int64_t i, const double w[2]);
 
-/* The plan's root to the powers k j, 0 <= j < count, into table; row is room for them as doubles. */
+/* Writes the plan's root to the powers k j, 0 <= j < count, to table. row: room for these as doubles. */
 void plait_fft_powers(const plait_fft1_t *fft, const plait_roots_t *roots, int64_t k,
                       int64_t count, double *row, void *table);
 

@@ -39,7 +39,7 @@ done:
     return status;
 }
 
-/* The transform of the roots w^(g^-q), in double for either type. */
+/* The transform of the roots w^(g^-q); in double for both types. */
 static plait_status_t fill_filter(plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;
@@ -76,9 +76,8 @@ done:
     return status;
 }
 
-/* Scratch: pointers to permuted input and output rows and to the rows of the
- * convolution; those rows and one more, all of n_block numbers; what the inner
- * transform needs; before all that, copies of rows. */
+/* Scratch: first, copies of rows. Then pointers to permuted rows of input and output, and to the rows of the
+ * convolution; these rows and one more, each of n_block numbers; what the inner transform needs. */
 static int64_t pointer_bytes(const plait_fft1_t *fft)
 {
     return plait_fft_line_up(fft->n * (int64_t)sizeof(char *));
@@ -143,7 +142,7 @@ static areas_t areas_of(const plait_fft1_t *fft, const plait_fft_columns_t *job,
     return areas;
 }
 
-/* At most n_block columns; whatever lies in lanes without a column stays there. */
+/* At most n_block columns. Values in lanes without a column do not leave these lanes. */
 static void run_columns(const plait_fft1_t *fft, const plait_fft_columns_t *job,
                         const areas_t *areas)
 {

@@ -4,9 +4,8 @@
 #include <float.h>
 #include <string.h>
 
-/* Nanoseconds per element and pass of a vector of lanes, measured in cache on Zen 3
- * with AVX2; only ratios count. 0: no kernel. Radix 1 is a pass that only moves data.
- */
+/* Nanoseconds per element and pass for a vector of lanes, measured in cache on Zen 3 with AVX2; only ratios
+ * count. 0: no kernel. A pass of radix 1 only moves data. */
 static const double pass_cost[PLAIT_FFT_MAX_RADIX + 1] = {
     [1] = 1.3,  [2] = 1.5,  [3] = 1.6,   [4] = 1.55, [5] = 2.0,  [6] = 2.0,
     [7] = 2.85, [8] = 1.95, [9] = 2.3,   [10] = 2.3, [11] = 4.3, [12] = 2.3,
@@ -18,7 +17,7 @@ static double cost_of(int radix)
                                                                   : 3.0 + 0.27 * radix;
 }
 
-/* First and last passes exist for these alone. */
+/* First and last passes exist only for these radices. */
 static bool is_end(int radix)
 {
     return (radix <= PLAIT_FFT_MAX_RADIX) && (radix != 11) && (radix != 13);
@@ -31,14 +30,14 @@ typedef struct {
     double cost;
 } choice_t;
 
-/* Whether one pass does it. */
+/* Whether a single pass is enough. */
 static bool is_single(const choice_t *choice)
 {
     return choice->n_radices == 0 ||
            (choice->n_radices == 1 && choice->radix[0] <= PLAIT_FFT_MAX_RADIX);
 }
 
-/* Missing ends are passes of radix 1. */
+/* Passes of radix 1 stand in for missing ends. */
 static double total_cost(const choice_t *choice)
 {
     const int n_missing = is_single(choice) ? 0 : 2 - (int)plait_min(choice->n_ends, 2);
@@ -46,7 +45,7 @@ static double total_cost(const choice_t *choice)
     return choice->cost + n_missing * cost_of(1);
 }
 
-/* All products of kernels' radices in falling order that make n. */
+/* Tries all products of kernels' radices, in falling order, that make n. */
 static void search(int64_t n, int largest, choice_t *now, choice_t *best)
 {
     if (n == 1 && total_cost(now) < total_cost(best)) {
@@ -66,8 +65,8 @@ static void search(int64_t n, int largest, choice_t *now, choice_t *best)
     }
 }
 
-/* Two passes: the larger radix first. More: rising, but for radices that cannot be at
- * an end (measured on lengths from 128 to 1024: up to a tenth better than falling). */
+/* Two passes: the larger radix first. More passes: rising, except radices that cannot be at an end (measured
+ * for lengths from 128 to 1024: up to a tenth better than falling). */
 static int arrange(const choice_t *choice, int radix[])
 {
     const int n = choice->n_radices;
@@ -77,8 +76,7 @@ static int arrange(const choice_t *choice, int radix[])
         radix[0] = (n == 0) ? 1 : choice->radix[0];
         return 1;
     }
-    for (int i = 0; i < n;
-         i++) { /* the ends; choice is in falling order but for large ones */
+    for (int i = 0; i < n; i++) { /* the ends; choice falls, except for large radices */
         if (is_end(choice->radix[i])) {
             largest = (largest < 0) ? i : largest;
             smallest = (i > largest) ? i : smallest;

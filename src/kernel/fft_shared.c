@@ -14,7 +14,8 @@ static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER;
 static plait_fft1_t *buckets[N_BUCKETS];
 
-/* In a forked child nobody makes what another thread had begun; what is there stays its holders'. */
+/* In a forked child nobody completes what other threads had begun. Transforms that exist stay with their
+ * holders. */
 static void forget_all(void)
 {
     (void)pthread_mutex_init(&mutex, NULL);
@@ -40,7 +41,7 @@ static bool is_same(const plait_wave_t *a, const plait_wave_t *b)
            a->edge_out == b->edge_out;
 }
 
-/* Under the mutex. */
+/* To be called under the mutex. */
 static plait_fft1_t *find(const plait_fft1_t *like)
 {
     plait_fft1_t *fft = *bucket_of(like->n);
@@ -53,7 +54,7 @@ static plait_fft1_t *find(const plait_fft1_t *like)
     return fft;
 }
 
-/* Under the mutex. */
+/* To be called under the mutex. */
 static void take_out(const plait_fft1_t *fft)
 {
     plait_fft1_t **place = bucket_of(fft->n);
@@ -66,7 +67,8 @@ static void take_out(const plait_fft1_t *fft)
     }
 }
 
-/* Under the mutex, which is let go meanwhile: making it asks for others, of other lengths. */
+/* To be called under the mutex, which is released meanwhile: making a transform asks for others, of other
+ * lengths. */
 static plait_status_t make(plait_fft1_t *fft)
 {
     const int64_t before = plait_alloc_tally();

@@ -10,14 +10,15 @@
 #include <math.h>
 
 /* In the unit of plait_fft_choose_radices, chosen so that the faster way wins for most lengths of
- * bench/c/fft1.c: what a copy to lanes and back costs, in the first-level cache and beyond; factors
- * and calls, of one pass and of several. */
+ * bench/c/fft1.c. A copy to lanes and back costs near_copy in the first-level cache, far_copy beyond it.
+ * Factors and calls cost one_pass with one first pass, `passes` with several. */
 static const double near_copy = 1.7, far_copy = 2.1, one_pass = 0.9, passes = 1.0;
 
-/* Of the work area: the copy has as many, and both together fit into the first-level cache. */
+/* Largest work area that is near: the copy has the same size, and both together fit into the first-level
+ * cache. */
 enum { NEAR_WORK_BYTES = 16 << 10 };
 
-/* Of a split by n2, in which the last rows of the matrix may be done twice. */
+/* Cost of a split by n2. The last rows of the matrix may be done twice. */
 static double split_cost(const plait_fft1_t *fft, int n2)
 {
     const int64_t n1 = fft->n / n2, lanes = fft->kernels->lanes;
@@ -33,7 +34,7 @@ static double split_cost(const plait_fft1_t *fft, int n2)
     return first + waste * second + (n_passes == 1 ? one_pass : passes);
 }
 
-/* n2, or 0 where rows are not split. */
+/* n2, or 0 if rows are not split. */
 static int second_radix(const plait_fft1_t *fft)
 {
     const int lanes = fft->kernels->lanes;
@@ -75,7 +76,7 @@ done:
     return status;
 }
 
-/* w^(k1 j2) for all j2, k1 in the order of positions. */
+/* w^(k1 j2) for all j2, with k1 in the order of positions. */
 static plait_status_t fill_factors(plait_fft1_t *fft)
 {
     plait_status_t status = PLAIT_OK;

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Rows and columns of a tile: 16 lines of 16 complex numbers on both sides stay in L1. */
+/* Rows and columns of a tile: 16 lines of 16 complex numbers on each side stay in L1. */
 enum { TILE = 16 };
 
 /* exp(sign 2 pi i m / n) = coarse[m >> shift] fine[m mod 2^shift]. */
@@ -48,7 +48,7 @@ static void fill(const plait_roots_t *roots, int64_t count, int64_t step, int si
 {
     for (int64_t i = 0; i < count; i++) {
         plait_roots_get(roots, i * step, w + 2 * i);
-        w[2 * i + 1] *= -sign; /* roots are those of sign -1 */
+        w[2 * i + 1] *= -sign; /* the roots have sign -1 */
     }
 }
 

@@ -50,8 +50,8 @@ void plait_roots_destroy(plait_roots_t *roots)
     *roots = (plait_roots_t){0};
 }
 
-/* The angle is folded into the first octant in integers, so that multiples of pi / 4
- * and symmetric angles come out alike to the last bit. */
+/* Integers fold the angle into the first octant, so that multiples of pi / 4 and symmetric angles give equal
+ * results to the last bit. */
 static void get(const plait_roots_t *roots, int64_t t, plait_wide_t w[2])
 {
     const int64_t n = roots->n;

@@ -7,8 +7,8 @@
 #include <float.h>
 #include <stdint.h>
 
-/* x87's 64-bit fraction hides all rounding of a product; elsewhere long double is
- * either double or slow software, and double costs one more unit in the last place. */
+/* x87's fraction of 64 bits hides all rounding of a product. Elsewhere long double is double or slow software;
+ * double costs one more unit in the last place. */
 #if LDBL_MANT_DIG == 64
 typedef long double plait_wide_t;
 #else
@@ -29,8 +29,8 @@ void plait_roots_destroy(plait_roots_t *roots);
 /* exp(-2 pi i t / n), 0 <= t < n. */
 void plait_roots_get(const plait_roots_t *roots, int64_t t, double w[2]);
 
-/* exp(-2 pi i step j / n) for 0 <= j < count, step * (count - 1) < n: each a product of
- * two roots, several times faster than one by one. */
+/* exp(-2 pi i step j / n) for 0 <= j < count, step * (count - 1) < n. Each is a product of two roots: several
+ * times faster than plait_roots_get for each. */
 void plait_roots_powers(const plait_roots_t *roots, int64_t step, int64_t count,
                         double *w);
 

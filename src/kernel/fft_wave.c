@@ -15,16 +15,16 @@
 enum {
     ROWS_AT_ONCE = 16,
     MIN_BLOCK = 16,
-    MIN_LONG_BLOCK = 8, /* of lines that no cache holds */
+    MIN_LONG_BLOCK = 8, /* of lines that fit into no cache */
     MAX_BLOCK = 512,
-    MAX_TURNED = 4096, /* points: longer rows are done by themselves */
+    MAX_TURNED = 4096, /* points: longer rows are done one by one */
     MIN_LONG = 32768,
     BLOCK_BYTES = 128 << 10 /* of the real columns that are transformed at once */
 };
 
 /* ---- tables */
 
-/* See plait_wave_t. type: 3 of an operand's places, 2 of a result's. */
+/* Whether place i has an edge's factor, see plait_wave_t. type: 3 for places of an operand, 2 of a result. */
 static bool is_edge(const plait_fft1_t *fft, int64_t i, int type)
 {
     const plait_wave_t *w = &fft->wave;
@@ -33,7 +33,7 @@ static bool is_edge(const plait_fft1_t *fft, int64_t i, int type)
            (w->type == type && i == (w->is_sine ? fft->n - 1 : 0));
 }
 
-/* Sines are cosines of lines from behind, or of alternating sign. */
+/* Sines are cosines of reversed lines, or of lines with alternating signs. */
 static int64_t turned(const plait_fft1_t *fft, int64_t i)
 {
     return fft->wave.is_sine ? fft->n - 1 - i : i;
@@ -44,13 +44,13 @@ static double alternating(const plait_fft1_t *fft, int64_t i)
     return (fft->wave.is_sine && i % 2 != 0) ? -1 : 1;
 }
 
-/* Even places, then odd ones from behind. */
+/* Even places, then odd places in reverse. */
 static int64_t dealt(int64_t n, int64_t i)
 {
     return (2 * i < n) ? 2 * i : 2 * (n - i) - 1;
 }
 
-/* Type 1: one period of the lines as they go on beyond their ends. */
+/* Type 1: one period of the lines as they continue beyond their ends. */
 static void set_period(plait_fft1_t *fft)
 {
     plait_fft_wave_t *w = &fft->u.wave;
@@ -77,7 +77,8 @@ static void set_period(plait_fft1_t *fft)
     }
 }
 
-/* Types 2 and 3: the lines dealt out, and their spectrum, in which y_k and y_(n-k) are one number. */
+/* Types 2 and 3: the order of the lines, even places first, and their spectrum, in which y_k and y_(n-k) make
+ * one number. */
 static void set_spectrum(plait_fft1_t *fft, const plait_roots_t *roots)
 {
     plait_fft_wave_t *w = &fft->u.wave;
@@ -108,7 +109,8 @@ static void set_spectrum(plait_fft1_t *fft, const plait_roots_t *roots)
     }
 }
 
-/* Type 4, of even n: numbers at even places and, from behind, at odd ones are one complex number. */
+/* Type 4, even n: a number at an even place and, counted from the end, one at an odd place make one complex
+ * number. */
 static void set_halves(plait_fft1_t *fft, const plait_roots_t *roots)
 {
     plait_fft_wave_t *w = &fft->u.wave;
@@ -132,7 +134,7 @@ static void set_halves(plait_fft1_t *fft, const plait_roots_t *roots)
     }
 }
 
-/* Of odd n: numbers by themselves, with as many zeros behind them. */
+/* Type 4, odd n: each number by itself, with as many zeros behind them. */
 static void set_doubles(plait_fft1_t *fft, const plait_roots_t *roots)
 {
     plait_fft_wave_t *w = &fft->u.wave;
@@ -204,10 +206,9 @@ done:
 
 /* ---- creation */
 
-/* Scratch: pointers to the rows of real numbers, and to the complex ones; the complex rows; copies of rows of
- * real numbers; a row that nobody reads, or of zeros; rows that are columns, and pointers to them; what the
- * Fourier transform wants. Of a row by itself complex numbers are in the block, real ones behind them. Byte
- * offsets. */
+/* Scratch, in byte offsets: pointers to real rows and to complex rows; the complex rows; copies of real rows; a
+ * row of zeros, or one that nobody reads; rows turned into columns, and pointers to these; what the Fourier
+ * transform needs. For a row by itself, complex numbers are in the block, real numbers behind it. */
 typedef struct {
     int64_t real, complex, block, copies, none, turned, at_turned, rest, total;
     int64_t row_bytes, complex_row_bytes;
@@ -268,7 +269,7 @@ static void wave_destroy(plait_fft1_t *fft)
 
 /* ---- columns */
 
-/* n columns of the caller's. */
+/* n columns of the caller. */
 typedef struct {
     int64_t n;
     const char *const *in;
@@ -278,7 +279,7 @@ typedef struct {
     char *scratch;
 } block_t;
 
-/* Rows of real numbers before the Fourier transform. */
+/* Collects rows of real numbers before the Fourier transform. */
 static void gather(const plait_fft1_t *fft, const layout_t *at, const block_t *b)
 {
     const plait_fft_wave_t *w = &fft->u.wave;
@@ -298,7 +299,7 @@ static void gather(const plait_fft1_t *fft, const layout_t *at, const block_t *b
     }
 }
 
-/* Where the Fourier transform puts rows of real numbers: those with factors are taken from there. */
+/* Sets where the Fourier transform puts rows of real numbers. Rows with factors are scaled there afterwards. */
 static void scatter_to(const plait_fft1_t *fft, const layout_t *at, const block_t *b)
 {
     const plait_fft_wave_t *w = &fft->u.wave;
@@ -403,7 +404,7 @@ static void run_row(const plait_fft1_t *fft, const layout_t *at, const char *in,
 {
     const plait_fft_wave_t *w = &fft->u.wave;
     const plait_fft_kernels_t *kernels = fft->kernels;
-    const bool is_odd = fft->wave.type == 1 && fft->wave.is_sine; /* y_0 is none */
+    const bool is_odd = fft->wave.type == 1 && fft->wave.is_sine; /* there is no y_0 */
     char *complex = scratch + at->block;
     char *real = scratch + at->copies;
     char *rest = scratch + at->rest;

@@ -15,7 +15,8 @@ static int64_t n_reals(plait_dtype_t dtype, int64_t n)
     return (dtype == PLAIT_C64 || dtype == PLAIT_C128) ? 2 * n : n;
 }
 
-/* As many at once as fill a few vectors: one maximum alone would wait for itself at every step. */
+/* Maxima that are kept at once, to fill a few vectors: with a single one each step would wait for the step
+ * before. */
 enum { LANES = 16 };
 
 #define OF_REALS(_s, _real, _abs)                                    \

@@ -7,10 +7,10 @@
 
 #include <stdint.h>
 
-/* The largest magnitude of n numbers, NaN passed over; 0 of none. */
+/* The largest magnitude of n numbers; passes over NaN. 0 if n is 0. */
 double plait_range_largest(plait_dtype_t dtype, int64_t n, const void *x);
 
-/* By the largest magnitude; 1 where nothing is to be done, and of what is not finite. */
+/* The factor for a largest magnitude; 1 if nothing is to be done, or if the magnitude is not finite. */
 double plait_range_factor(plait_dtype_t dtype, double largest);
 
 void plait_range_multiply(plait_dtype_t dtype, int64_t n, void *x, double factor);

@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Iterations are independent also where out is a or b; they never overlap otherwise. */
+/* Iterations are independent, also if out is a or b; other overlaps do not occur. */
 #if defined(__clang__)
 #pragma clang diagnostic ignored \
     "-Wpass-failed" /* sanitized builds do not vectorise \
@@ -25,7 +25,7 @@
 #define INDEPENDENT
 #endif
 
-/* For an element in memory: bytes may lie at any address and have had any type. */
+/* For an element in memory: bytes may lie at any address and may have had any type. */
 #define IN_MEMORY __attribute__((aligned(1), may_alias))
 
 /* _expression is in x (from lower ranks) and y, of type _t. */
@@ -72,7 +72,7 @@ PLAIT_FLOAT_ORDER_FOR_EACH(ROW, bf16, uint16_t)
 PLAIT_FLOAT_ORDER_FOR_EACH(ROW, f32, uint32_t)
 PLAIT_FLOAT_ORDER_FOR_EACH(ROW, f64, uint64_t)
 
-/* Complex numbers by plain formulas, where C99's product looks for lost infinities. */
+/* Complex numbers by plain formulas; C99's product would look for lost infinities. */
 #define COMPLEX_LOOPS(_s, _real, _t)                                          \
     static void sum_##_s(int64_t n, void *out, const void *a, const void *b)  \
     {                                                                         \
@@ -109,14 +109,14 @@ COMPLEX_LOOPS(c128, f64, double)
 #define BITWISE(_dtype, _s)                                                           \
     [PLAIT_BAND][PLAIT_##_dtype] = band_##_s, [PLAIT_BOR][PLAIT_##_dtype] = bor_##_s, \
     [PLAIT_BXOR][PLAIT_##_dtype] = bxor_##_s
-/* Any byte but 0 is true and results are 0 or 1, so the logical loops serve. */
+/* Any byte other than 0 is true, and results are 0 or 1. So the logical loops serve. */
 #define BITWISE_BOOL(_dtype)                                                      \
     [PLAIT_BAND][PLAIT_##_dtype] = land_u8, [PLAIT_BOR][PLAIT_##_dtype] = lor_u8, \
     [PLAIT_BXOR][PLAIT_##_dtype] = lxor_u8
 
 enum { N_DTYPES = PLAIT_DTYPE_LAST + 1 };
 
-/* What is defined, and by which loops; what is not listed is NULL. */
+/* The operations that are defined, and their loops; others are NULL. */
 static const plait_reduce_fn_t table[PLAIT_REDUCE_COUNT][N_DTYPES] = {
     LOGICAL(BOOL, u8),      BITWISE_BOOL(BOOL),     ARITHMETIC(S8, u8),
     ORDER(S8, s8),          LOGICAL(S8, u8),        BITWISE(S8, u8),
@@ -179,7 +179,7 @@ enum {
     STAGE_BYTES = 4096 /* two of them stay in the first-level cache */
 };
 
-/* A line of short rows, brought together piece by piece. `line` has one dimension. */
+/* A line of short rows, which are brought together piece by piece. `line` has one dimension. */
 static void reduce_line(plait_reduce_fn_t fn, int64_t element_bytes,
                         const plait_box_copy_t *line, const char *src, char *dst)
 {

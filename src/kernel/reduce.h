@@ -8,22 +8,22 @@
 
 #include <stdint.h>
 
-/* out[i] = a[i] op b[i]; out may be a or b. The order of operands is the order of ranks:
- * a comes from lower ranks. float16 and bfloat16 are combined in float32 and rounded each
- * time; MIN and MAX let NaN win, as jnp.minimum and jnp.maximum do. */
+/* out[i] = a[i] op b[i]; out may be a or b. Operands are in the order of ranks: a comes from lower ranks.
+ * float16 and bfloat16 are combined in float32 and rounded each time. In MIN and MAX NaN wins, as in
+ * jnp.minimum and jnp.maximum. */
 typedef void (*plait_reduce_fn_t)(int64_t n, void *out, const void *a, const void *b);
 
-/* NULL where the operation is not defined for the dtype. */
+/* NULL if the operation is not defined for the dtype. */
 plait_reduce_fn_t plait_reduce_find(plait_reduce_t op, plait_dtype_t dtype);
 
-/* Results are 0 or 1, also of one operand alone. */
+/* Whether results are 0 or 1, even for a single operand. */
 static inline bool plait_reduce_is_logical(plait_reduce_t op)
 {
     return op == PLAIT_LAND || op == PLAIT_LOR || op == PLAIT_LXOR;
 }
 
-/* out[i] = e where e op a is a, for logical operations 0 or 1; integer MIN and MAX: the type's other end,
- * floats: the infinity (so that a NaN still wins). The operation is defined for the dtype. */
+/* out[i] = e such that e op a is a, or for logical operations 0 or 1. Integer MIN and MAX: the type's other
+ * end; floats: the infinity (so that a NaN still wins). The operation is defined for the dtype. */
 void plait_reduce_fill(plait_reduce_t op, plait_dtype_t dtype, int64_t n, void *out);
 
 /* dst[i] = dst[i] op src[i] over the rows of a box; row_bytes is a multiple of

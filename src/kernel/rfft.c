@@ -25,9 +25,9 @@ enum {
 struct plait_rfft1 {
     int64_t n, n_half; /* n / 2 + 1 */
     bool to_complex;
-    double edge;              /* of k = 0 and n / 2, beside the others */
+    double edge;              /* factor of k = 0 and n / 2, relative to the others */
     int64_t itemsize;         /* of a complex number */
-    plait_fft1_t *half, *all; /* rows of even n; the rest */
+    plait_fft1_t *half, *all; /* rows of even n; everything else */
     void *u;                  /* of split_row or merge_row: n / 4 + 1 numbers */
     int64_t n_block;          /* complex columns at a time */
     int64_t scratch_bytes;
@@ -59,13 +59,13 @@ done:
     return status;
 }
 
-/* Scratch of columns: pointers to rows of the block, and of copies of columns that go alone; the
- * block of n complex rows; those copies; sizes of columns; what the complex transform wants. */
+/* Scratch for columns: pointers to rows of the block, and to rows of copies of columns that go alone; the block
+ * of n complex rows; these copies; sizes of columns; what the complex transform needs. */
 typedef struct {
     int64_t lone, block, copies, sizes, rest, total;
 } layout_t;
 
-/* Columns that go alone at a time. */
+/* Columns that go alone, at a time. */
 static int64_t n_alone(const plait_rfft1_t *fft)
 {
     return plait_max(1, fft->n_block / 2);
@@ -167,7 +167,7 @@ static bool is_edge(const plait_rfft1_t *fft, int64_t k)
     return 2 * k % fft->n == 0;
 }
 
-/* From the transforms of n complex columns to those of 2 n real ones. */
+/* From the transforms of n complex columns to those of 2 n real columns. */
 static void split(const plait_rfft1_t *fft, int64_t n, char *const block[],
                   char *const out[], int64_t out_offset)
 {
@@ -193,7 +193,7 @@ static void merge(const plait_rfft1_t *fft, int64_t n, const char *const in[],
     }
 }
 
-/* n pairs of columns; n is at most n_block. */
+/* Transforms n pairs of columns; n is at most n_block. */
 static void run_pairs(const plait_rfft1_t *fft, int64_t n, const char *const in[],
                       int64_t in_offset, char *const out[], int64_t out_offset,
                       char *scratch)
@@ -230,7 +230,7 @@ static void copy_number(char *to, const char *from, int64_t n_bytes)
     }
 }
 
-/* n numbers of n_bytes as every second one, and back. */
+/* Writes n numbers of n_bytes to every second place; collect: back. */
 static void spread(int64_t n, int64_t n_bytes, const char *from, char *to)
 {
     for (int64_t j = 0; j < n; j++) {
@@ -245,7 +245,7 @@ static void collect(int64_t n, int64_t n_bytes, const char *from, char *to)
     }
 }
 
-/* n columns, each beside one of zeros; n is at most n_alone. */
+/* Transforms n columns, each beside a column of zeros; n is at most n_alone. */
 static void run_alone(const plait_rfft1_t *fft, int64_t n, const char *const in[],
                       int64_t in_offset, char *const out[], int64_t out_offset,
                       char *scratch)
@@ -271,7 +271,7 @@ static void run_alone(const plait_rfft1_t *fft, int64_t n, const char *const in[
     }
 }
 
-/* Whether each of n pairs of columns may go together. */
+/* Whether in all of n pairs of columns the two may go together. */
 static bool are_pairs(const plait_rfft1_t *fft, int64_t n, const char *const in[],
                       int64_t in_offset, char *scratch)
 {
@@ -329,7 +329,8 @@ void plait_rfft1_columns(const plait_rfft1_t *fft, int64_t n_columns,
 
 /* ---- rows */
 
-/* n / 2 points; to real through scratch, since the spectrum is not to be changed. */
+/* Transforms rows by n / 2 points. To real numbers it goes through scratch, since the spectrum must not
+ * change. */
 static void run_even(const plait_rfft1_t *fft, const plait_fft_rows_t *job,
                      char *scratch)
 {
@@ -359,7 +360,7 @@ static void run_even(const plait_rfft1_t *fft, const plait_fft_rows_t *job,
     }
 }
 
-/* Spectra a and b of two real rows from the complex row's z, or z from a and b. */
+/* From the complex row's z to the spectra a and b of two real rows; merge_pair: from a and b to z. */
 static void split_pair(const plait_rfft1_t *fft, const char *z, char *a, char *b)
 {
     for (int64_t k = 0; k < fft->n_half; k++) {
@@ -393,13 +394,13 @@ static void merge_pair(const plait_rfft1_t *fft, const char *a, const char *b, c
     }
 }
 
-/* Complex rows of scratch: each has the next row, and the one behind that, if they are alike. */
+/* Complex rows of scratch: each has the next real row, and also the row behind that, if the two are alike. */
 typedef struct {
     int64_t n; /* of scratch */
     bool has_two[ROWS_AT_ONCE];
 } shared_t;
 
-/* Those from the first of n_left rows on; returns how many rows they have. */
+/* Assigns rows to complex rows, from the first of n_left rows on. Returns how many rows are assigned. */
 static int64_t share(const plait_rfft1_t *fft, const char *in, int64_t in_stride,
                      int64_t n_left, shared_t *shared)
 {
@@ -461,7 +462,7 @@ static void take_shared(const plait_rfft1_t *fft, const shared_t *shared,
     }
 }
 
-/* Two rows in one, or one beside zeros. */
+/* Two rows in one complex row, or one row beside zeros. */
 static void run_odd(const plait_rfft1_t *fft, const plait_fft_rows_t *job,
                     char *scratch)
 {

@@ -13,7 +13,7 @@
 
 #include <stdbool.h>
 
-/* Immutable once created; any number of threads may use one at once. */
+/* Immutable once created; any number of threads may use a transform at once. */
 typedef struct plait_rfft1 plait_rfft1_t;
 
 /* n >= 1; dtype of the real side: F32 or F64; sign -1 or +1; weight > 0. */
@@ -22,20 +22,20 @@ plait_status_t plait_rfft1_create(int64_t n, plait_dtype_t dtype, bool to_comple
                                   plait_rfft1_t **fft_p);
 void plait_rfft1_destroy(plait_rfft1_t **fft_p);
 
-/* Its direction. */
+/* The direction of a transform. */
 bool plait_rfft1_to_complex(const plait_rfft1_t *fft);
 
-/* Scratch that one running transform needs, at a 64-byte boundary. */
+/* Scratch that a running transform needs, at a 64-byte boundary. */
 int64_t plait_rfft1_scratch_bytes(const plait_rfft1_t *fft);
 
-/* Column c: element j is at in[j] + in_offset + c * itemsize, result k goes to out[k] +
- * out_offset + c * itemsize, each with the itemsize of its side. Not in place. */
+/* Column c: element j is at in[j] + in_offset + c * itemsize, result k goes to out[k] + out_offset + c *
+ * itemsize, each with the itemsize of its side. Not in place. */
 void plait_rfft1_columns(const plait_rfft1_t *fft, int64_t n_columns,
                          const char *const in[], int64_t in_offset, char *const out[],
                          int64_t out_offset, void *scratch);
 
-/* Row r: contiguous elements at in + r * in_stride, results at out + r * out_stride; strides in
- * bytes. Not in place. */
+/* Row r: contiguous elements are at in + r * in_stride, results at out + r * out_stride; strides in bytes. Not
+ * in place. */
 void plait_rfft1_rows(const plait_rfft1_t *fft, int64_t n_rows, const char *in,
                       int64_t in_stride, char *out, int64_t out_stride, void *scratch);
 

@@ -12,7 +12,7 @@
 
 enum { PLAIT_FLUSHES = 0x8000 }; /* of MXCSR */
 
-/* From now on they are. Returns how it was. */
+/* From now on this thread flushes. Returns how it was. */
 static inline uint64_t plait_subnormal_flush(void)
 {
     const uint32_t was = _mm_getcsr();

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Parts that an axis is split into, and which of them a rank has. */
+/* Number of parts that an axis is split into, and the part that a rank has. */
 typedef struct {
     int64_t n_parts;
     int64_t part;
@@ -104,7 +104,7 @@ done:
     return status;
 }
 
-/* Of all ranks the first one owns most along every axis. */
+/* Along every axis no rank owns more than rank 0. */
 static plait_status_t check_stored(const plait_layout_t *layout)
 {
     plait_status_t status = PLAIT_OK;
@@ -217,7 +217,7 @@ int64_t plait_layout_n_intervals(const plait_layout_t *layout, int rank, int axi
     return only.hi > only.lo;
 }
 
-/* Where block i begins, or the end of the axis: blocks may be longer than that. */
+/* Where block i begins, or the end of the axis: a block may be longer than the axis. */
 static int64_t begin_of(int64_t i, int64_t block, int64_t n)
 {
     return (block > 0 && i > n / block) ? n : plait_min(i * block, n);
@@ -313,7 +313,7 @@ int plait_layout_pack(const plait_layout_t *layout, int64_t words[])
     return n;
 }
 
-/* Takes the next word; false when there is none or it does not fit an int in [0, most]. */
+/* Takes the next word. False if there is none, or if it is not an int in [0, most]. */
 static bool next_int(const int64_t words[], int64_t n_words, int64_t *at_p,
                      int64_t most, int *value_p)
 {

@@ -6,8 +6,8 @@
 #include "comm/comm.h"
 #include "plan/exec.h"
 
-/* Collective over the communicator, outside of its operations; then process_grid.h knows. Not OK: as an
- * operation's failure, of which all ranks know. */
+/* Collective over the communicator, outside of its operations; then process_grid.h knows the answer. Not OK:
+ * like an operation's failure, which all ranks know. */
 plait_status_t plait_grid_ask(plait_comm_t *comm, int64_t run, plait_device_t *device,
                               plait_stream_t stream);
 

@@ -7,22 +7,22 @@
 
 #include <string.h>
 
-/* A rank's buffers, and what it published at the last two fences, in turn. */
+/* A rank's buffers, and the bytes that it published at the last two fences, in turn. */
 enum { N_SHADOWS = PLAIT_SLOT_PUBLISHED + 2 };
 
-/* Phases are counted from 1; phase p begins when the fence before it is over, and ends with the
- * arrival at the p-th fence: what is done between an arrival and its fence is in the phase
- * before for what it may see, and in the phase after for whoever may see it. */
+/* Phases are counted from 1. Phase p begins when the fence before it is over, and ends with the arrival at the
+ * p-th fence. A step between an arrival and its fence counts as in the earlier phase for what the step may see,
+ * and as in the later phase for who may see its effects. */
 typedef struct {
     int written; /* phase, at its end, of the last write; 0: never            */
-    int put;     /* the same of the last write by a peer                      */
-    int read;    /* the same of the last read by a peer                       */
-    int own;     /* the same of the last read by the owner                    */
+    int put;     /* the same for the last write by a peer                     */
+    int read;    /* the same for the last read by a peer                      */
+    int own;     /* the same for the last read by the owner                   */
     int moved;   /* step that moved it here, from 1; 0: a kernel or reduction */
-    bool used;   /* somebody has read it since                                */
+    bool used;   /* read since then                                           */
 } byte_t;
 
-/* Of all bytes that the plan treats alike one is looked at: the first of each unit. */
+/* Of all bytes that the plan treats alike, only one is checked: the first of each unit. */
 typedef struct {
     int64_t n_bytes;
     byte_t *bytes; /* one for each unit */
@@ -32,12 +32,12 @@ typedef struct {
     plait_plan_t *const *plans;
     int n_ranks;
     int alias;
-    int64_t unit;                 /* bytes; divides every length and every offset */
-    shadow_t (*slots)[N_SHADOWS]; /* by rank; NULL: the unit is still looked for */
-    /* what is being looked at */
+    int64_t unit;                 /* bytes; divides all lengths and offsets */
+    shadow_t (*slots)[N_SHADOWS]; /* by rank; NULL: the unit is still being found */
+    /* what is being checked */
     int rank, step;
-    int phase; /* that has begun */
-    int ends;  /* that has not ended: phase, or the next one after an arrival */
+    int phase; /* the phase that has begun */
+    int ends;  /* that has not ended: `phase`, or the next after an arrival */
     plait_status_t status;
 } check_t;
 
@@ -80,8 +80,8 @@ static const char *not_readable(const byte_t *b, bool is_own, bool is_published,
 
 typedef enum { WRITE_ONCE, WRITE_ADD, WRITE_AGAIN } write_t;
 
-/* Moves fill operands and results once, work again and again; a result that was read meanwhile
- * has served as work. */
+/* Moves fill results once; they may fill work again and again, and a result, too, if it was read in between and
+ * so has served as work. */
 static const char *not_writable(const byte_t *b, bool is_work, write_t how, int phase,
                                 int step)
 {
@@ -100,7 +100,7 @@ static const char *not_writable(const byte_t *b, bool is_work, write_t how, int 
     return why;
 }
 
-/* To a peer's memory: nobody else may be at the byte in the same phase. */
+/* Writes to a peer's memory: no other rank may use the byte in the same phase. */
 static const char *not_puttable(const byte_t *b, int phase)
 {
     const char *why = NULL;
@@ -135,7 +135,7 @@ static void read_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write
     }
 }
 
-/* A message that goes out while the move it belongs to is under way. */
+/* A message that goes out while its move is under way. */
 static void send_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write_t how)
 {
     const byte_t *bytes = c->slots[peer][slot].bytes + at;
@@ -186,7 +186,7 @@ static void put_fn(check_t *c, int peer, int slot, int64_t at, int64_t n, write_
     }
 }
 
-/* From now on the unit divides this as well. */
+/* From now on the unit divides n_bytes as well. */
 static void divide(check_t *c, int64_t n_bytes)
 {
     int64_t rest = (n_bytes < 0) ? -n_bytes : n_bytes;
@@ -252,7 +252,7 @@ static void check_in(check_t *c, const plait_block_t *b)
              (b->kind == PLAIT_BLOCK_ADD) ? WRITE_ADD : WRITE_ONCE);
 }
 
-/* All that leaves is read before anything comes. */
+/* Everything that leaves is read before anything comes. */
 static void check_move_in_place(check_t *c, const plait_move_t *move)
 {
     for (int64_t i = 0; i < move->n_in; i++) {
@@ -274,8 +274,8 @@ static void check_move_in_place(check_t *c, const plait_move_t *move)
     }
 }
 
-/* In the executor's order: own blocks (or all, with direct access), then round by round.
- * What a round receives may be there before it sends. */
+/* In the executor's order: own blocks (or all, with direct access), then round by round. In a round, messages
+ * may arrive before this rank sends. */
 static void check_move(check_t *c, const plait_move_t *move)
 {
     bool is_direct = c->plans[c->rank]->direct != PLAIT_DIRECT_NONE;
@@ -328,7 +328,8 @@ static void touch(void *context, bool is_write, int peer, int slot, int64_t offs
     each_row(c, owner, slot, offset, box, false, fn, WRITE_AGAIN);
 }
 
-/* What a native step reads or writes of a slot, if it has one: all of it, or where it reduces elements. */
+/* What a native step reads or writes in a slot, if it uses the slot: all of it, or the elements that it
+ * reduces. */
 static void each_native(check_t *c, const plait_native_step_t *n, int slot,
                         int64_t offset, bool is_write)
 {
@@ -376,7 +377,7 @@ static const plait_publish_t *nth_fence(const plait_plan_t *plan, int n)
     return &plan->steps[i].u.fence;
 }
 
-/* The bytes are as they are in the phase that the fence ends. */
+/* Publishes the bytes as they are in the phase that the fence ends. */
 static void check_publish(check_t *c, const plait_publish_t *publish)
 {
     const plait_box_copy_t box = {.row_bytes = publish->n_bytes};
@@ -400,7 +401,7 @@ static bool is_bound(const plait_step_t *step)
     return step->kind == PLAIT_STEP_FENCE || step->kind == PLAIT_STEP_ARRIVE;
 }
 
-/* Runs one rank's steps up to its next arrival or fence; returns the index of that. */
+/* Runs one rank's steps up to its next arrival or fence; returns the index of that step. */
 static int run_phase(check_t *c, int rank, int step)
 {
     const plait_plan_t *plan = c->plans[rank];
@@ -429,7 +430,7 @@ static int next_bound(const plait_plan_t *plan, int step)
     return step;
 }
 
-/* Whether two plans arrive and meet alike. */
+/* Whether two plans arrive and meet in the same way. */
 static bool meets_alike(const plait_plan_t *a, const plait_plan_t *b)
 {
     int i = next_bound(a, 0);
@@ -521,7 +522,7 @@ static int64_t published_bytes(const plait_plan_t *plan)
     return n_bytes;
 }
 
-/* Plans move elements, so the unit is one of these, mostly. */
+/* Plans move elements, so the unit is mostly one element. */
 static void find_unit(check_t *c)
 {
     c->unit = 0;
@@ -563,7 +564,7 @@ static plait_status_t make_shadows(check_t *c)
             PLAIT_CHECK(shadow->bytes != NULL, PLAIT_ERR_NO_MEMORY,
                         "no memory for the check");
             shadow->n_bytes = n_bytes;
-            /* operands are there before the first phase; 0 means never, so use -1 */
+            /* operands are written before the first phase; 0 means never, so use -1 */
             for (int64_t at = 0; s < plan->n_args && at < n_bytes / c->unit; at++) {
                 shadow->bytes[at].written = -1;
             }

@@ -13,11 +13,11 @@
 #include "plan/plan.h"
 
 typedef struct {
-    /* Result 0 has the memory of this operand (donated); -1: of its own. */
+    /* Result 0 shares the memory of this operand (donated); -1: it has its own. */
     int alias;
 } plait_check_t;
 
-/* plans[r] is the plan of rank r. INTERNAL with what is wrong where. */
+/* plans[r] is the plan of rank r. INTERNAL, and the text says what is wrong and where. */
 plait_status_t plait_plans_check(plait_plan_t *const plans[], int n_ranks,
                                  const plait_check_t *options);
 

@@ -4,7 +4,7 @@
 #include "base/status.h"
 #include "device/box.h"
 
-/* The k-th remote block of a list for this peer; NULL when there are no more. */
+/* The next block for this peer, from *at_p on; NULL: there are no more. */
 static const plait_block_t *next_block(const plait_block_t *blocks, int64_t n, int peer,
                                        int64_t *at_p)
 {
@@ -17,14 +17,14 @@ static const plait_block_t *next_block(const plait_block_t *blocks, int64_t n, i
     return NULL;
 }
 
-/* Of one rank: the move that is looked at, and the step behind it. */
+/* For one rank: the move that is checked now, and the step behind it. */
 typedef struct {
     const plait_move_t *move;
     int next;
 } turn_t;
 
-/* A rank without blocks has no such step, so moves are counted by all of a plan's blocks.
- * False: there are no more, and the move is one of nothing. */
+/* Without direct access an empty move is a step, too, so the n-th move of one rank is the n-th of all. False:
+ * there are no more moves, and this one is empty. */
 static bool next_move(const plait_plan_t *plan, turn_t *turn)
 {
     static const plait_move_t nothing = {0};

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* In the place of a value. */
+/* Stands for no value. */
 enum { UNKNOWN = 0xff };
 
 static const char *const backends[] = {"auto", "MPI", "NODE", "NCCL", "NVSHMEM", NULL};
@@ -61,7 +61,7 @@ static const row_t rows[PLAIT_CONFIG_COUNT] = {
 /* One more than the value; 0: the environment has not been read. */
 static _Atomic int chosen[PLAIT_CONFIG_COUNT];
 
-/* The place of a text among the choices of a key; UNKNOWN. */
+/* The index of a text among the choices of a key, or UNKNOWN. */
 static int find_value(const plait_config_key_t *key, const char *text)
 {
     for (int v = 0; key->choices[v] != NULL; v++) {
@@ -87,15 +87,14 @@ static int value_of(int i)
     return value - 1;
 }
 
-/* One more name in a list with commas between, as far as there is room; value: what belongs to the
- * name, or NULL. */
+/* Appends a name to a list with commas, as far as there is room; value: belongs to the name, or NULL. */
 static void append(char *text, size_t n_bytes, const char *name, const char *value)
 {
     plait_text_append(text, n_bytes, "%s%s%s%s", (text[0] != '\0') ? ", " : "", name,
                       (value != NULL) ? " " : "", (value != NULL) ? value : "");
 }
 
-/* Without those whose bit is in `but`. */
+/* Leaves out the choices whose bits are in `but`. */
 static void list_choices(const plait_config_key_t *key, uint32_t but, char *text,
                          size_t n_bytes)
 {
@@ -229,7 +228,7 @@ void plait_choices_print(plait_choices_t choices, char *text, size_t n_bytes)
     }
 }
 
-/* What there is, ranks find out together when they first need it. */
+/* Which links exist, ranks find out together when they first need one. */
 static void apply_to_device(int value, plait_caps_t *caps)
 {
     static const plait_reach_t reach[] = {

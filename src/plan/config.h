@@ -33,31 +33,31 @@ typedef enum {
 
 typedef enum { PLAIT_EXCHANGE_FUSED, PLAIT_EXCHANGE_SEPARATE } plait_exchange_t;
 
-/* Who does what a library can do with several GPUs as one. */
+/* Who does the work that a library can do with several GPUs as one. */
 typedef enum {
     PLAIT_DENSE_AUTO,
     PLAIT_DENSE_PLAIT,
     PLAIT_DENSE_CUSOLVER_MG
 } plait_dense_backend_t;
 
-/* The values of all keys that one operation follows, a byte each, 0 for the other keys: part of a
- * plan's key and of what ranks agree on. Choices that come back find the plans that they had. */
+/* The values of all keys that one operation follows, a byte each, 0 for the other keys. They are part of a
+ * plan's key and of what ranks agree on, so choices made again find their old plans. */
 typedef uint64_t plait_choices_t;
 
 plait_choices_t plait_choices_now(plait_family_t family);
 
-/* That of one of plait_config_index_t. */
+/* The value of one key (plait_config_index_t). */
 static inline int plait_choices_value(plait_choices_t choices, int key)
 {
     return (int)(choices >> (8 * key) & 0xff);
 }
 
-/* "transpose_comm_backend MPI": what is not default. */
+/* "transpose_comm_backend MPI": the values that are not default. */
 void plait_choices_print(plait_choices_t choices, char *text, size_t n_bytes);
 
-/* Lowers caps to what the backend chosen uses of the endpoint's; on a device it says which links may be
- * taken. INVALID for a value of the
- * environment that there is not, UNSUPPORTED for what is not here, with the reason. */
+/* Lowers caps to what the chosen backend uses of the endpoint's caps; on a device, caps then say which links
+ * may be taken. INVALID for an unknown value in the environment, UNSUPPORTED for a value that is not available
+ * here, with the reason. */
 plait_status_t plait_choices_apply(plait_choices_t choices, const plait_endpoint_t *end,
                                    plait_caps_t *caps);
 

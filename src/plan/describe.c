@@ -46,7 +46,7 @@ static bool is_word(const char *word, size_t n, const char *name)
     return strlen(name) == n && memcmp(word, name, n) == 0;
 }
 
-/* One word in braces; a name that nobody knows stands for itself. */
+/* Replaces one word in braces; an unknown name stands for itself. */
 static int write_word(const subject_t *s, const char *word, size_t n, char *text,
                       size_t room)
 {

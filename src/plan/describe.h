@@ -9,7 +9,7 @@ enum { PLAIT_LINE_BYTES = 192 };
 /* Equal for all executions of one plan. */
 typedef struct {
     char line[PLAIT_LINE_BYTES]; /* begins with the name of the function */
-    int peer;                    /* root or partner, -1: there is none */
+    int peer;                    /* root or partner; -1: there is none */
 } plait_about_t;
 
 /* Fills op->line in. {items} and {dtype} are those of operand 0, {result} is the number of

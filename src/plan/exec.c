@@ -43,22 +43,22 @@ void plait_check_choose(int level)
     atomic_store(&check_level, level);
 }
 
-/* What is kept of the records of peers between an arrival and its fence. */
+/* Bytes of the peers' records that are kept between an arrival and its fence. */
 static int64_t kept_bytes(const plait_plan_t *plan)
 {
     return plan->has_arrivals ? padded(plan->n_ranks * (int64_t)sizeof(plait_record_t))
                               : 0;
 }
 
-/* Where peers' work memory is mapped. */
+/* Bytes of the list of peers' mapped work memory. */
 static int64_t shown_bytes(const plait_plan_t *plan)
 {
     return plan->shows_work ? padded(plan->n_ranks * (int64_t)sizeof(plait_shown_t))
                             : 0;
 }
 
-/* One pooled buffer holds all work slots, the kept records, what peers show, and the scratch, each on
- * its own cache lines. The first work slot is its begin. */
+/* One pooled buffer holds all work slots, the kept records, the list of what peers show, and the scratch, each
+ * on its own cache lines. It begins with the first work slot. */
 static plait_status_t take_memory(plait_exec_t *exec, void **memory_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -92,7 +92,7 @@ done:
     return status;
 }
 
-/* What the records of a fence say: the same on every rank, so all leave at the same fence. */
+/* The outcome of a fence's records: the same on every rank, so all leave at the same fence. */
 typedef enum {
     ALL_ALIKE,
     SOME_FAILED, /* or cannot even plan: their agree is 0 */
@@ -119,7 +119,7 @@ static verdict_t judge(const plait_session_t *session)
     return differs ? CALLS_DIFFER : has_failed ? SOME_FAILED : ALL_ALIKE;
 }
 
-/* After a verdict every rank shows a text, at one more fence. */
+/* After a failure or mismatch, every rank shows a text, at one more fence. */
 enum { SAID_BYTES = 224 };
 
 static plait_status_t say_with(plait_session_t *session, const plait_record_t *mine,
@@ -155,7 +155,7 @@ static bool says_the_same(const plait_session_t *session, int r, int q)
                    SAID_BYTES) == 0;
 }
 
-/* Before the arguments. */
+/* Compares the texts up to the arguments. */
 static bool names_the_same(const plait_session_t *session, int r, int q)
 {
     const char *a = plait_peer_bytes(session, r);
@@ -165,7 +165,7 @@ static bool names_the_same(const plait_session_t *session, int r, int q)
     return n == strcspn(b, "( ") && strncmp(a, b, n) == 0;
 }
 
-/* Texts leave arguments out. */
+/* Compares more than the texts, which leave arguments out. */
 static bool calls_the_same(const plait_session_t *session, int r, int q)
 {
     const plait_record_t *a = plait_peer_record(session, r);
@@ -175,8 +175,8 @@ static bool calls_the_same(const plait_session_t *session, int r, int q)
            (a->agree_some == 0 || b->agree_some == 0 || a->agree_some == b->agree_some);
 }
 
-/* One line for each call that differs from those above it, with the ranks that made it; how
- * many. */
+/* One line for each call that differs from those above it, with the ranks that made it. Returns the number of
+ * lines. */
 static int list_calls(const plait_session_t *session, char *text, size_t room)
 {
     int size = session->end->size;
@@ -240,7 +240,7 @@ static plait_status_t show_failure(plait_exec_t *exec, plait_status_t own)
     return say(&exec->session, (own != PLAIT_OK) ? plait_error_text() : "");
 }
 
-/* own: how this rank did, with its text; it stays the verdict of a rank that failed. */
+/* own: this rank's status, with its text; a rank that failed keeps it as the verdict. */
 static plait_status_t fail_together(const plait_session_t *session, plait_status_t own)
 {
     int failed = 0;
@@ -270,7 +270,7 @@ static void fill_record(const plait_exec_t *exec, bool publishes, plait_status_t
     }
 }
 
-/* Maps what peers show behind their slots' addresses. */
+/* Maps the work memory that peers show behind their slots' addresses. */
 static void map_peers(plait_exec_t *exec)
 {
     plait_session_t *session = &exec->session;
@@ -297,8 +297,8 @@ static void unmap_peers(plait_exec_t *exec)
     }
 }
 
-/* Peers' records of the fence before are kept, since theirs may be gone before the next fence is
- * over here. Where the transport's fences need all at once, the fence does everything. */
+/* Keeps peers' records of the last fence, since peers may overwrite them before the next fence is over here. If
+ * the transport's fences need all ranks at once, the fence does everything. */
 static void run_arrive(plait_exec_t *exec, plait_status_t own)
 {
     plait_session_t *session = &exec->session;
@@ -317,7 +317,7 @@ static void run_arrive(plait_exec_t *exec, plait_status_t own)
     }
 }
 
-/* Shows what this rank has to show and waits for the others. */
+/* Shows this rank's record and waits for the others. */
 static plait_status_t meet(plait_exec_t *exec, const plait_publish_t *publish,
                            plait_status_t own)
 {
@@ -326,7 +326,7 @@ static plait_status_t meet(plait_exec_t *exec, const plait_publish_t *publish,
     bool publishes = publish->slot >= 0;
     bool has_arrived = exec->has_arrived;
     const char *slot =
-        publishes ? exec->slot[publish->slot] : NULL; /* or of no array */
+        publishes ? exec->slot[publish->slot] : NULL; /* NULL also for an empty array */
     const char *bytes = (slot != NULL) ? slot + publish->offset : NULL;
     plait_record_t mine;
 
@@ -338,7 +338,7 @@ static plait_status_t meet(plait_exec_t *exec, const plait_publish_t *publish,
     return transport->fence(session, &mine, bytes, publish->n_bytes);
 }
 
-/* Returns what all ranks together make of it; own is what this rank brings to it. */
+/* Returns the joint verdict of all ranks; own is this rank's status. */
 static plait_status_t run_fence(plait_exec_t *exec, const plait_publish_t *publish,
                                 plait_status_t own)
 {
@@ -360,7 +360,7 @@ done:
     return status;
 }
 
-/* What this rank brings to the others is nothing but its failure. */
+/* This rank shows the others nothing but its failure. */
 plait_status_t plait_exec_refuse(plait_endpoint_t *end, int64_t run,
                                  plait_status_t status, bool *is_told_p)
 {
@@ -378,8 +378,8 @@ plait_status_t plait_exec_refuse(plait_endpoint_t *end, int64_t run,
     return plait_fail(status, "%s", text);
 }
 
-/* The first step of plans that communicate before their first fence. Where a fence costs
- * next to nothing it is always taken. */
+/* The first step of plans that communicate before their first fence. It is always taken if a fence costs next
+ * to nothing. */
 bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
                        const plait_history_t *history)
 {
@@ -391,7 +391,7 @@ bool plait_exec_agrees(const plait_plan_t *plan, const plait_endpoint_t *end,
             level == PLAIT_CHECK_FULL);
 }
 
-/* status: of this rank so far. */
+/* status: this rank's so far. */
 static plait_status_t run_step(plait_exec_t *exec, const plait_step_t *step,
                                plait_status_t status)
 {
@@ -423,8 +423,8 @@ static int64_t now_if_timed(const plait_exec_t *exec)
     return (exec->times != NULL) ? plait_clock_ns() : 0;
 }
 
-/* Time since `start` was for peers, or for memory. Without direct access a move is messages,
- * whose time is waiting. */
+/* Adds the time since `start` to waiting for peers, or to work on memory. Without direct access a move is
+ * messages, whose time counts as waiting. */
 static void count_time(plait_exec_t *exec, bool is_wait, int64_t start)
 {
     if (exec->times != NULL) {
@@ -439,7 +439,7 @@ static bool is_wait(const plait_plan_t *plan, plait_step_kind_t kind)
            (kind == PLAIT_STEP_MOVE && plan->direct == PLAIT_DIRECT_NONE);
 }
 
-/* The others wait for this rank: they shall know. Where no fence tells them they may as well go on. */
+/* The others wait for this rank, so they must know. If no fence tells them, they may as well go on. */
 static void give_up(plait_exec_t *exec, bool is_alone)
 {
     const plait_flight_entry_t *entry = plait_trace_current();
@@ -453,7 +453,7 @@ static void give_up(plait_exec_t *exec, bool is_alone)
     }
 }
 
-/* A fence of the program is one for what devices do as well. */
+/* A fence of the plan also stands for the work of devices, so the device is waited for first. */
 static plait_status_t run_program_fence(plait_exec_t *exec,
                                         const plait_publish_t *publish,
                                         plait_status_t own)
@@ -464,8 +464,8 @@ static plait_status_t run_program_fence(plait_exec_t *exec,
     return run_fence(exec, publish, own);
 }
 
-/* The last fence of a collective on a device: messages went on when a rank had failed, so that
- * nobody waited for them; here all learn of it. */
+/* The last fence of a collective on a device. A rank that had failed went on with its messages, so that nobody
+ * waited for them; here all ranks learn of the failure. */
 static plait_status_t conclude(plait_exec_t *exec)
 {
     static const plait_publish_t nothing = {.slot = -1};
@@ -476,8 +476,8 @@ static plait_status_t conclude(plait_exec_t *exec)
                                              : status;
 }
 
-/* A rank that fails between fences goes on to the next one, where all learn of it and
- * leave; without fences it leaves at once, but for a device's, and alone. */
+/* A rank that fails between fences goes on to the next fence, where all learn of it and leave. Without fences
+ * it leaves at once and alone; a rank on a device goes on. */
 static plait_status_t run_steps(plait_exec_t *exec, plait_history_t *history,
                                 plait_status_t status)
 {
@@ -498,7 +498,7 @@ static plait_status_t run_steps(plait_exec_t *exec, plait_history_t *history,
         const plait_step_t *step = &plan->steps[i];
         int64_t start = now_if_timed(exec);
         if (step->kind == PLAIT_STEP_FENCE) {
-            /* what went wrong after the arrival, the next fence says */
+            /* a failure after the arrival is reported by the next fence */
             plait_status_t met = run_program_fence(exec, &step->u.fence, status);
             status = (met != PLAIT_OK) ? met : status;
             is_over = met != PLAIT_OK;
@@ -522,7 +522,7 @@ done:
                         plan->is_collective && plan->n_ranks > 1;
     if (status != PLAIT_OK && !exec->is_joint &&
         (plan->is_collective || (exec->device != NULL && exec->device->is_lost))) {
-        give_up(exec, history->has_left); /* first, that peers do not wait for it */
+        give_up(exec, history->has_left); /* first, so that peers do not wait for it */
     }
     if (status != PLAIT_OK && exec->device != NULL) {
         plait_device_abandon(exec->device);

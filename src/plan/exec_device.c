@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* Pieces that are reduced at once. */
+/* Pieces that one call reduces. */
 enum { MAX_PIECES = 32 };
 
 static int64_t memory_bytes(const plait_plan_t *plan)
@@ -81,8 +81,8 @@ done:
     return plait_device_failed(run, status);
 }
 
-/* A started operation has a stream of its own: it takes a link that is made for that
- * (device_link.h), or is staged, also where another link was asked for by name. */
+/* A started operation has its own stream. It takes a link made for that (device_link.h), or is staged, even if
+ * another link was asked for by name. */
 plait_status_t plait_exec_device_find_way(plait_exec_t *exec)
 {
     plait_device_run_t *run = exec->device;
@@ -113,7 +113,7 @@ void plait_exec_device_end(plait_exec_t *exec, void *memory)
     }
 }
 
-/* The run's own, with its text. */
+/* The failure of the run, with its text. */
 static plait_status_t say_failure(const plait_device_run_t *run)
 {
     return (run->failure == PLAIT_OK) ? PLAIT_OK
@@ -130,10 +130,10 @@ plait_status_t plait_exec_device_wait(plait_exec_t *exec)
     PLAIT_TRY(plait_device_wait(run));
 done:
     (void)plait_device_failed(run, status);
-    return say_failure(run); /* other texts may have come since */
+    return say_failure(run); /* the error text may have changed since */
 }
 
-/* Until the stream is empty; not for ever, since it may wait for an event of a device that is gone. */
+/* Waits until the stream is empty; not for ever, since it may wait for an event of a device that is gone. */
 static plait_status_t await_stream(const plait_device_run_t *run)
 {
     plait_status_t status = PLAIT_OK;
@@ -193,7 +193,7 @@ static plait_status_t copy(plait_exec_t *exec, char *dst, const char *src,
                : run->device->table->boxes(run->device, run->stream, PLAIT_U8, 1, &box);
 }
 
-/* One piece: the result is the operand; a logical one is 0 or 1 also then. */
+/* One piece: the result is the operand, but of a logical reduction still 0 or 1. */
 static plait_status_t reduce_alone(plait_exec_t *exec, const plait_reduce_step_t *r,
                                    char *dst, const char *piece)
 {
@@ -206,7 +206,7 @@ static plait_status_t reduce_alone(plait_exec_t *exec, const plait_reduce_step_t
                : copy(exec, dst, piece, r->n * plait_dtype_bytes(r->dtype));
 }
 
-/* What peers have of it was brought here before: a plan on a device has no direct access. */
+/* Peers' pieces have been brought here before: a plan on a device has no direct access. */
 static plait_status_t reduce(plait_exec_t *exec, const plait_reduce_step_t *r)
 {
     plait_status_t status = PLAIT_OK;
@@ -224,7 +224,7 @@ static plait_status_t reduce(plait_exec_t *exec, const plait_reduce_step_t *r)
     do {
         int n = 0;
         if (q > 0) {
-            pieces[n++] = dst; /* those before */
+            pieces[n++] = dst; /* the sum of the pieces before */
         }
         while (n < MAX_PIECES && q < r->n_pieces) {
             pieces[n++] = src + q * r->piece_stride;
@@ -275,7 +275,7 @@ plait_status_t plait_exec_load(plait_exec_t *exec, void *words, int src_slot,
     memcpy(words, host, (size_t)n_bytes);
 done:
     if (status != PLAIT_OK) {
-        run->is_lost = true; /* who waits for this rank is in those words */
+        run->is_lost = true; /* these words say which ranks wait for this rank */
     }
     if (host != NULL) {
         run->device->table->host_give(run->device, host);
@@ -335,14 +335,14 @@ plait_status_t plait_exec_sendrecv(plait_exec_t *exec, bool is_buffered,
     status = sendrecv(exec, is_buffered, &out, &in, matched_p);
     if (status == PLAIT_ERR_MISMATCH && exec->plan->trees != 0) {
         plait_error_prefix("%s: ",
-                           exec->plan->title); /* which arrays are joined here */
+                           exec->plan->title); /* says which arrays are joined */
     }
     return status;
 }
 
 /* ------------------------------------------------------------------ steps */
 
-/* Of a step that is computation, alone or together. */
+/* A step that is computation, alone or with all ranks. */
 static plait_status_t compute(plait_exec_t *exec, const plait_step_t *step)
 {
     plait_status_t status = PLAIT_OK;

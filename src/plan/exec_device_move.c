@@ -27,7 +27,7 @@ static plait_status_t flush(batch_t *batch)
                                                 n, batch->list);
 }
 
-/* What is added may be added to what a box before it has copied: that is another batch. */
+/* An ADD box may add to what an earlier box of a batch copies, so additions and copies are not in one batch. */
 static plait_status_t put(batch_t *batch, plait_block_kind_t kind,
                           const plait_box_copy_t *box, const char *src, char *dst)
 {
@@ -50,7 +50,7 @@ done:
     return status;
 }
 
-/* A place in a slot; none in one without memory, where there is nothing to move. */
+/* A place in a slot; NULL in a slot without memory, where there is nothing to move. */
 static char *at(const plait_exec_t *exec, int slot, int64_t offset)
 {
     return (exec->slot[slot] == NULL) ? NULL : exec->slot[slot] + offset;
@@ -75,7 +75,7 @@ done:
     return status;
 }
 
-/* A box from its place to *to_p, packed; the next one goes behind it. */
+/* Packs a box from its place to *to_p; the next box goes behind it. */
 static plait_status_t pack_box(batch_t *batch, const plait_block_t *b, char **to_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -89,7 +89,7 @@ done:
     return status;
 }
 
-/* Rows that go to `peer`. */
+/* Packs the rows that go to `peer`. */
 static plait_status_t pack(batch_t *batch, const plait_move_t *move, int peer, char *to)
 {
     plait_status_t status = PLAIT_OK;
@@ -103,7 +103,7 @@ done:
     return status;
 }
 
-/* What is this rank's own, as if it came from a peer. */
+/* Packs this rank's own data, as if they came from a peer. */
 static plait_status_t pack_own(batch_t *batch, const plait_move_t *move, char *to)
 {
     plait_status_t status = PLAIT_OK;
@@ -118,7 +118,7 @@ done:
     return status;
 }
 
-/* Rows that came from `peer`. */
+/* Unpacks the rows that came from `peer`. */
 static plait_status_t unpack(batch_t *batch, const plait_move_t *move, int peer,
                              const char *from)
 {
@@ -138,9 +138,8 @@ done:
     return status;
 }
 
-/* All messages of a move, nearest ranks first; those that are packed one after the other in
- * scratch, and behind them what is this rank's own in a move in place. After a failure messages have no
- * addresses. */
+/* All messages of a move, nearest ranks first. Packed messages lie one after the other in scratch; in a move in
+ * place, this rank's own data follow. After a failure messages have no addresses. */
 typedef struct {
     int n_out, n_in;
     plait_message_t *out, *in;
@@ -187,7 +186,7 @@ static void set_mail(const plait_exec_t *exec, const plait_move_t *move, mail_t 
     mail->own = scratch;
 }
 
-/* What is done before messages: own boxes, and what is packed. */
+/* The work before the messages: own boxes, and packing. */
 static plait_status_t send_off(batch_t *batch, const plait_move_t *move,
                                const mail_t *mail)
 {

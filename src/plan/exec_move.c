@@ -19,7 +19,7 @@ void plait_exec_apply(const plait_block_t *block, const plait_move_t *move,
     } else if (block->kind == PLAIT_BLOCK_ADD) {
         plait_reduce_box(plait_reduce_find(PLAIT_SUM, move->dtype),
                          plait_dtype_bytes(move->dtype), box, src, dst);
-    } else if (src != dst) { /* equal: an operand that the result aliases */
+    } else if (src != dst) { /* equal: the result aliases an operand */
         plait_host_copy_part(box, src, dst, move->in_bytes);
     }
 }
@@ -45,7 +45,7 @@ done:
     return status;
 }
 
-/* Packs what goes to `peer`; returns the bytes. */
+/* Packs the data that go to `peer`; returns the bytes. */
 static int64_t pack(const plait_exec_t *exec, const plait_move_t *move, int peer,
                     char *to)
 {

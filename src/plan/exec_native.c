@@ -17,7 +17,7 @@ static plait_status_t run_bcast(plait_exec_t *exec, const plait_native_step_t *n
     return exec->session.end->transport->bcast(&exec->session, n->root, dst, n_bytes);
 }
 
-/* Without a source the template is the result. */
+/* Without a source the result is the template. */
 static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t *n)
 {
     plait_status_t status = PLAIT_OK;
@@ -37,7 +37,7 @@ static plait_status_t run_sendrecv(plait_exec_t *exec, const plait_native_step_t
     plait_matched_t matched = {.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 
     if (n->source == PLAIT_NO_RANK && n->dst_slot >= 0 && n->template_slot >= 0) {
-        /* a failure is a device's, which what follows tells the partner */
+        /* a failure is a device's; the steps that follow tell the partner */
         (void)plait_exec_copy(exec, n->dst_slot, n->template_slot, n_recv_bytes);
     }
     PLAIT_TRY(plait_exec_sendrecv(exec, n->is_buffered, &send, &recv, &matched));

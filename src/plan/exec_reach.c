@@ -10,15 +10,15 @@
 
 enum { MAX_IOVECS = 512 };
 
-/* Of boxes that lie across a piece has so many bytes along the axis that the peer's rows do not follow:
- * of what this rank writes whole lines, of what it reads rows that are worth asking for. */
+/* A piece of a box that lies across has this many bytes along the axis that the peer's rows do not follow: when
+ * it is taken, this rank writes whole lines; when it is put, this rank reads rows that are worth asking for. */
 enum { TAKEN_ACROSS_BYTES = 256, PUT_ACROSS_BYTES = 512 };
 
-/* Bytes of their pieces. Two ranks at once, 8192^2 float64 with half of it put in rows of 32 KiB: 1.9
- * memcpys, 2.0 with 16 KiB, 2.3 with 8 KiB; taken in rows of 16 KiB 1.8 (Zen 4). */
+/* Bytes of such pieces. Two ranks at once, 8192^2 float64 with half of it put in rows of 32 KiB: 1.9 memcpys,
+ * 2.0 with 16 KiB, 2.3 with 8 KiB; taken in rows of 16 KiB 1.8 (Zen 4). */
 enum { TAKEN_BYTES = 512 << 10, PUT_BYTES = PLAIT_TURN_CHUNK };
 
-/* Between the rows of such a piece, which would else fall on few sets of the cache. */
+/* Padding between the rows of such a piece, which would otherwise fall on few sets of the cache. */
 enum { PAD_BYTES = 64, PADDED_ROW_BYTES = 4 << 10 };
 
 /* Pads are one part in PADDED_ROW_BYTES / PAD_BYTES. */
@@ -32,7 +32,7 @@ typedef struct {
     const plait_block_t *block;
     const plait_move_t *move; /* NULL: to the peer */
     int along,
-        across; /* of a box that lies across: the peer's rows follow `along`; -1 */
+        across; /* of a box that lies across: the peer's rows follow `along`; else -1 */
 } way_t;
 
 /* A box between this rank's memory and a peer's. */
@@ -85,11 +85,12 @@ plait_status_t plait_exec_write_box(plait_exec_t *exec, int peer, int slot,
     char *to =
         (char *)(uintptr_t)plait_peer_record(&exec->session, peer)->slot[slot] + offset;
 
-    /* Not by own stores to what the peer shows: it might have given up and use it for others. */
+    /* Not by own stores to memory that the peer shows: the peer might have given up and use it for something
+     * else. */
     return reach_box(exec, peer, true, box, (char *)(uintptr_t)from, to);
 }
 
-/* The piece's strides in scratch: as the peer has its rows, one after the other. */
+/* The piece's strides in scratch: rows as the peer has them, one after the other. */
 static void set_rows(const way_t *way, const plait_box_copy_t *piece, int64_t stride[])
 {
     if (way->along < 0) {
@@ -97,7 +98,7 @@ static void set_rows(const way_t *way, const plait_box_copy_t *piece, int64_t st
     } else {
         const int64_t n_bytes = piece->count[way->along] * piece->row_bytes;
         for (int d = 0; d < piece->n_dims; d++) {
-            stride[d] = 0; /* of one row */
+            stride[d] = 0; /* of a single row */
         }
         stride[way->along] = piece->row_bytes;
         stride[way->across] = n_bytes + ((n_bytes >= PADDED_ROW_BYTES) ? PAD_BYTES : 0);
@@ -119,7 +120,7 @@ static plait_status_t pass_piece(const way_t *way, const plait_box_copy_t *piece
     if (way->move != NULL) {
         set_rows(way, piece, far.dst_stride);
         set_rows(way, piece, near.src_stride);
-        plait_box_simplify(&far); /* what is dense at the peer is one row */
+        plait_box_simplify(&far); /* a piece that is dense at the peer is one row */
         PLAIT_TRY(
             plait_exec_read_box(exec, b->peer, b->src_slot, src, &far, exec->scratch));
         plait_exec_apply(b, way->move, &near, exec->scratch,
@@ -136,8 +137,8 @@ done:
     return status;
 }
 
-/* The dimension that a box of more than a chunk is cut along, and how much of it a piece has: the
- * slowest one. n_dims: along its rows. */
+/* The dimension along which a box of more than a chunk is cut (the slowest), and how much of it a piece has.
+ * n_dims: along its rows. */
 static int cut_of(const plait_box_copy_t *box, int64_t *n_p)
 {
     int d = 0;
@@ -180,7 +181,7 @@ done:
     return status;
 }
 
-/* The extents of a piece of a box that lies across: what fits the scratch. */
+/* The extents of a piece that fits the scratch, of a box that lies across. */
 static void set_extents(const way_t *way, const plait_box_copy_t *box,
                         int64_t *n_along_p, int64_t *n_across_p)
 {
@@ -194,7 +195,7 @@ static void set_extents(const way_t *way, const plait_box_copy_t *box,
     *n_across_p = plait_min(box->count[way->across], n_rows / *n_along_p);
 }
 
-/* One plane of the two axes. */
+/* One plane of these two axes. */
 static plait_status_t turn_plane(const way_t *way, const plait_box_copy_t *plane,
                                  int64_t src, int64_t dst)
 {
@@ -280,7 +281,7 @@ plait_status_t plait_exec_put(plait_exec_t *exec, const plait_block_t *block)
     return pass_block(&way);
 }
 
-/* Whether ranks here do all that those do which the plan was made for. */
+/* Whether the ranks here can do everything that the plan was made for. */
 static bool suits(const plait_plan_t *plan, const plait_endpoint_t *end)
 {
     const plait_caps_t *caps = &end->caps;

@@ -1,12 +1,11 @@
-/* Reductions over ranks' pieces, in rank order: the bits are the same whichever rank does it. */
+/* Reductions over ranks' pieces, in rank order: the bits are the same whichever rank computes them. */
 #include "base/checked.h"
 #include "kernel/reduce.h"
 #include "plan/exec_steps.h"
 
 #include <string.h>
 
-/* Piece q, bytes [at, at + n_bytes), as something readable here; with one-copy reads it
- * comes to `to`. */
+/* Makes bytes [at, at + n_bytes) of piece q readable here; with one-copy reads they come to `to`. */
 static plait_status_t piece_of(plait_exec_t *exec, const plait_reduce_step_t *r, int q,
                                int64_t at, int64_t n_bytes, char *to,
                                const char **piece_p)
@@ -27,7 +26,7 @@ done:
     return status;
 }
 
-/* One piece: the result is the operand; a logical one is 0 or 1 also then. */
+/* One piece: the result is the operand, but of a logical reduction still 0 or 1. */
 static void reduce_alone(const plait_reduce_step_t *r, int64_t n, void *dst,
                          const char *piece)
 {
@@ -59,7 +58,7 @@ plait_status_t plait_exec_reduce(plait_exec_t *exec, const plait_reduce_step_t *
     plait_reduce_fn_t fn = plait_reduce_find(r->op, r->dtype);
     int64_t item = plait_dtype_bytes(r->dtype);
     int64_t n_block = PLAIT_READ_CHUNK / 2 / item;
-    /* nobody's operand is in the way of what was published, or of one rank alone */
+    /* published bytes are not in the operand's memory; a rank alone has no other pieces */
     bool is_apart = r->src_slot != PLAIT_SLOT_PUBLISHED && exec->plan->n_ranks > 1 &&
                     is_in_place(exec, r);
 

@@ -8,8 +8,8 @@
 
 enum { ROOT = 0 };
 
-/* What a rank shows the others. `is_over` is its own, where it waits: it stays there until the
- * caller has said so, since the call writes to its memory. */
+/* What a rank shows the others. `is_over` is the rank's own, where it waits. The rank stays until the caller
+ * has set it, since the call writes to the rank's memory. */
 typedef struct {
     int64_t has_failed;
     atomic_bool *is_over;
@@ -36,7 +36,7 @@ done:
     return status;
 }
 
-/* Shows the letter to all; they are in session->peers then. Not OK: not all have come, or some are
+/* Shows the letter to all ranks; session->peers then has all letters. Not OK: some ranks have not come, or are
  * somewhere else. */
 static plait_status_t meet(plait_exec_t *exec, const letter_t *mine)
 {
@@ -76,13 +76,13 @@ static plait_status_t call_for_all(plait_exec_t *exec, plait_joint_fn_t call,
     }
     status = call(params, exec, parts);
     for (int r = 0; r < n_ranks; r++) {
-        atomic_store(is_over[r], true); /* the last of it that is looked at here */
+        atomic_store(is_over[r], true); /* the last access to the rank's memory here */
     }
     return status;
 }
 
-/* Nothing ends this wait but the call's end, not the guard either: the library writes to memory of
- * this rank, which may be another's as soon as it leaves. */
+/* Nothing but the call's end ends this wait, not even the guard: the library writes to memory of this rank,
+ * which may get another use as soon as the rank leaves. */
 static void wait_for_end(const atomic_bool *is_over)
 {
     plait_wait_t wait = plait_wait_begin("a call on all devices", ROOT);
@@ -92,7 +92,7 @@ static void wait_for_end(const atomic_bool *is_over)
     }
 }
 
-/* Whether all ranks are here, and none has failed: the same on all of them. */
+/* Whether all ranks are here and none has failed: the same on all of them. */
 static bool come(plait_exec_t *exec, letter_t *mine)
 {
     plait_device_run_t *run = exec->device;
@@ -140,7 +140,7 @@ done:
 
 /* ---- Ranks that are processes ---- */
 
-/* What keeps all from calling, if it fails. */
+/* Steps before the call; if one fails, no rank calls. */
 static plait_status_t prepare(plait_exec_t *exec, int info_slot,
                               const plait_grid_call_t *call, const void *params,
                               int32_t *found_p)
@@ -154,7 +154,7 @@ done:
     return status;
 }
 
-/* What any rank has found, the first one that has; 0: none. */
+/* The word of the first rank that has found something; 0: none has. */
 static int32_t find_found(const plait_exec_t *exec)
 {
     int32_t found = 0;
@@ -165,8 +165,8 @@ static int32_t find_found(const plait_exec_t *exec)
     return found;
 }
 
-/* A rank on which the call itself fails leaves at once: peers may never come out of theirs, and it must
- * not wait for them. */
+/* A rank whose own call fails leaves at once: its peers may never return from their calls, and it must not wait
+ * for them. */
 static bool call_with_all(plait_exec_t *exec, const plait_grid_call_t *call,
                           const void *params, letter_t *mine)
 {

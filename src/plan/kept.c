@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <string.h>
 
-/* Programs whose sizes or tags change at each step would make plans without end. Most are small; tables of
- * a transform of prime length are several times its operand. */
+/* Programs whose sizes or tags change at each step would make plans without end. Most plans are small; the
+ * tables of a transform of prime length are several times its operand. */
 enum {
     N_BUCKETS = 1024,
     MAX_PLANS = 4096,
@@ -20,19 +20,19 @@ enum {
     VERY_MANY_BYTES = 512 << 20
 };
 
-/* Plans stay that were called while the last so many were made; where they have too many bytes all the
- * same, half as many, and so on down to the few that a program may call in turns; where they have very
- * many, to what a step and its derivative call. */
+/* Plans stay if they were called while the last LATELY plans were made. If these have too many bytes, half as
+ * many count, and so on, down to the few that a program may call in turns; if they have very many bytes, down
+ * to the plans of a step and its derivative. */
 enum { LATELY = MAX_PLANS / 2, AT_LEAST = 32, FEW = 4 };
 
-/* Plans of one communicator handle, by a key of words: operation, choices, trees, device, parameters,
- * arrays, and what is in the lists that parameters point to. */
+/* Plans of one communicator handle, by a key of words: operation, choices, trees, device, parameters, arrays,
+ * and the contents of the lists that parameters point to. */
 enum { MAX_NDIM_KEY = 16 };
 enum { PARAMS_WORD = 4, ARRAY_WORDS = 2 + MAX_NDIM_KEY };
 enum {
     FIXED_WORDS =
         PARAMS_WORD + PLAIT_MAX_PARAMS_BYTES / 8 + 2 * PLAIT_MAX_ARRAYS * ARRAY_WORDS,
-    /* with alltoall's counts of 20 ranks; keys with longer lists are allocated */
+    /* enough for alltoall's counts of 20 ranks; keys with longer lists are allocated */
     STACK_WORDS = FIXED_WORDS + 400
 };
 
@@ -48,15 +48,14 @@ typedef struct plan_entry {
     int64_t n_words;
     uint64_t *words;
     int64_t n_bytes;
-    _Atomic int64_t used; /* plans that had been made when it was last called */
+    _Atomic int64_t used; /* number of plans made up to its last call */
     _Atomic(struct plan_entry *) next;
 } entry_t;
 
-/* Found without a lock. An entry that is taken out is freed when nobody is there any more who may
- * have found it before. */
+/* Look-ups take no lock. A removed entry is freed when no thread is left that may have found it before. */
 struct plait_kept {
     plait_started_queue_t started;
-    pthread_mutex_t mutex; /* of who adds one */
+    pthread_mutex_t mutex; /* for threads that add an entry */
     _Atomic(entry_t *) buckets[N_BUCKETS];
     _Atomic int64_t n_users;
     _Atomic int64_t n_made;
@@ -139,7 +138,7 @@ done:
     return status;
 }
 
-/* The pointers themselves are no part of a key. */
+/* The pointers themselves are not part of a key. */
 static void add_lists(plan_key_t *key, const plait_op_t *op, const void *params)
 {
     for (const plait_attr_t *a = op->attrs; a->name != NULL; a++) {
@@ -191,7 +190,7 @@ static void key_free(plan_key_t *key)
     }
 }
 
-/* Once per call, so in half the time of base/hash.h; entries are compared in full. */
+/* Runs once per call, so it takes half the time of base/hash.h; entries are compared in full. */
 static uint64_t hash_of(const plan_key_t *key)
 {
     uint64_t hash = PLAIT_HASH_SEED;
@@ -204,8 +203,8 @@ static uint64_t hash_of(const plan_key_t *key)
 
 /* ---- plans ---- */
 
-/* The order of this and of what `remove_old` does is one for all threads: who comes later does not
- * find what was taken out. */
+/* Loads here and stores in `remove_old` have one order for all threads: a thread that comes later does not find
+ * a removed entry. */
 static entry_t *find(plait_kept_t *kept, const plan_key_t *key, uint64_t hash)
 {
     entry_t *entry = atomic_load(&kept->buckets[hash % N_BUCKETS]);
@@ -218,8 +217,8 @@ static entry_t *find(plait_kept_t *kept, const plan_key_t *key, uint64_t hash)
     return entry;
 }
 
-/* The devices of all ranks, by rank, where they are this process's; NULL: not so, or more than ever
- * work as one, or one of them is not to be had, as its own rank will say. */
+/* The devices of all ranks, by rank, if all are of this process. NULL: not so, or there are more than ever work
+ * as one, or one device cannot be had, which its own rank will report. */
 static plait_device_t *const *find_devices(const plait_comm_t *comm,
                                            plait_device_t *devices[PLAIT_MAX_JOINT])
 {
@@ -232,8 +231,8 @@ static plait_device_t *const *find_devices(const plait_comm_t *comm,
     return has_all ? devices : NULL;
 }
 
-/* Under the mutex, by one of the users. Ranks need not agree on that: what they know of each
- * other's plans is with the communicator. */
+/* Under the mutex, by one of the users. Ranks need not remove the same plans: what they know of each other's
+ * plans is kept with the communicator. */
 static void remove_old(plait_kept_t *kept, int64_t lately)
 {
     const int64_t oldest = atomic_load(&kept->n_made) - lately;
@@ -245,7 +244,7 @@ static void remove_old(plait_kept_t *kept, int64_t lately)
             entry_t *next = atomic_load(&entry->next);
             if (atomic_load(&entry->used) < oldest) {
                 atomic_store(place, next);
-                /* who stands at it goes on to those removed before, which are still there */
+                /* a reader at this entry goes on to entries removed earlier, which still exist */
                 atomic_store(&entry->next, kept->removed);
                 kept->removed = entry;
                 kept->n_there--;
@@ -258,7 +257,7 @@ static void remove_old(plait_kept_t *kept, int64_t lately)
     }
 }
 
-/* The same, before there is one more. */
+/* The same, before an entry is added. */
 static void make_room(plait_kept_t *kept)
 {
     if (kept->n_there >= MAX_PLANS) {

@@ -17,18 +17,18 @@ typedef struct {
     plait_about_t about;
 } plait_kept_plan_t;
 
-/* Made at its first use, by whichever thread is first; the communicator's. NULL: no memory. */
+/* The communicator's plans, made at the first use by whichever thread is first. NULL: no memory. */
 plait_kept_t *plait_kept_of(plait_comm_t *comm);
 
-/* Its started operations. */
+/* The started operations of the communicator. */
 plait_started_queue_t *plait_kept_queue(plait_kept_t *kept);
 
-/* The plan of a call, from there or made now; it stays until plait_kept_give, if OK is returned. */
+/* The plan of a call, kept or made now. If OK is returned, the plan stays until plait_kept_give. */
 plait_status_t plait_kept_get(plait_kept_t *kept, const plait_call_t *call,
                               const plait_kept_plan_t **plan_p);
 void plait_kept_give(plait_kept_t *kept);
 
-/* How many there are, with those that are not freed yet; for tests. */
+/* Number of plans, including those not yet freed; for tests. */
 int64_t plait_kept_count(plait_kept_t *kept);
 
 #endif

@@ -9,7 +9,7 @@ typedef struct {
     bool is_collective;
     int dest;   /* PLAIT_NO_RANK: sends nothing; PLAIT_ANY: known when it runs */
     int source; /* PLAIT_NO_RANK: receives nothing; PLAIT_ANY: from anybody    */
-    int tag;    /* of what it receives, or PLAIT_ANY                           */
+    int tag;    /* of the message that it receives, or PLAIT_ANY               */
 } plait_lanes_t;
 
 plait_lanes_t plait_lanes_of(const plait_plan_t *plan);

@@ -16,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-/* What does not begin with a fence would move data, or wait, before ranks know of each other
- * that they do the same. */
+/* A plan that does not begin with a fence would move data, or wait, before ranks know that they all do the
+ * same. */
 static bool needs_agreement(const plait_plan_t *plan)
 {
     bool communicates = false;
@@ -33,7 +33,7 @@ static bool needs_agreement(const plait_plan_t *plan)
     return communicates && plan->is_collective && plan->n_ranks > 1;
 }
 
-/* Behind the first word, so that ranks see what differs in titles that are cut. */
+/* Inserts after the first word, so that ranks see the difference even in titles that are cut. */
 static void insert_in_title(plait_plan_t *plan, const char *words)
 {
     char title[sizeof(plan->title)];
@@ -55,7 +55,7 @@ static void title_choices(plait_plan_t *plan, plait_choices_t choices)
     }
 }
 
-/* Which arrays are joined in one, of which the title says the length. */
+/* Names the arrays that are joined in one; the title has their length. */
 static void title_trees(plait_plan_t *plan)
 {
     const uint32_t sent = plait_tree_sent(plan->trees);
@@ -74,7 +74,7 @@ static void title_trees(plait_plan_t *plan)
     }
 }
 
-/* Devices' memory is reached by messages alone, and nothing of it goes along with a fence. */
+/* Devices' memory is reached by messages alone, and a fence takes no bytes of it along. */
 static void lower_to_device(plait_caps_t *caps)
 {
     caps->direct = PLAIT_DIRECT_NONE;
@@ -98,7 +98,7 @@ done:
     return status;
 }
 
-/* Ranks of which some are on a device do not cut messages alike. */
+/* If only some ranks are on a device, the ranks do not cut messages alike. */
 static plait_status_t plan_on_device(const plait_op_t *op, const void *params,
                                      plait_problem_t *problem, plait_plan_t **plan_p)
 {
@@ -181,8 +181,8 @@ plait_status_t plait_op_plan_call(const plait_call_t *call, const plait_endpoint
 static _Atomic int64_t n_in_flight;
 static atomic_bool is_closed;
 
-/* Ranks that are processes with a device each may work as one: they find out together, once, before the
- * first plan that depends on it. */
+/* Ranks that are processes with one device each may work as one: they find out together, once, before the first
+ * plan that depends on it. */
 static plait_status_t know_grid(const plait_call_t *call, plait_kept_t *kept)
 {
     const plait_lanes_t all = {.is_collective = true};
@@ -199,7 +199,7 @@ static plait_status_t know_grid(const plait_call_t *call, plait_kept_t *kept)
                 : PLAIT_OK;
 }
 
-/* *kept_p stays NULL where there is nothing to communicate with. */
+/* *kept_p stays NULL if there is nothing to communicate with. */
 static plait_status_t open_kept(plait_comm_t *comm, plait_kept_t **kept_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -214,8 +214,8 @@ done:
     return status;
 }
 
-/* A call that this rank cannot plan, perhaps alone: the others learn of it where they would
- * wait for it. */
+/* For a call that this rank cannot plan, perhaps alone: the others learn of it where they would wait for this
+ * rank. */
 static plait_status_t refuse(const plait_call_t *call, plait_kept_t *kept,
                              plait_status_t status)
 {
@@ -275,7 +275,7 @@ done:
     return status;
 }
 
-/* Puts before an error's text whose it is, and of which operation. */
+/* Puts the rank and the operation before an error's text. */
 static void tell(const plait_comm_t *comm, const char *title)
 {
     const int n_name = plait_error_name(title);

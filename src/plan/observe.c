@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 enum { TEXT_BYTES = 320 };
-#define CAUSE_NS INT64_C(1200000000) /* longer than the guard takes to be sure */
+#define CAUSE_NS INT64_C(1200000000) /* longer than the guard needs to be sure */
 
-/* Standard output: there programs that come from mpi4jax look for it. */
+/* To standard output, where programs that come from mpi4jax look for it. */
 static void print(const char *text, int n)
 {
     size_t length = (n < TEXT_BYTES) ? (size_t)n : TEXT_BYTES - 1;
@@ -45,7 +45,7 @@ static void print_end(const plait_flight_entry_t *entry, const char *line,
                    (int)status, (double)(times->end_ns - times->start_ns) * 1e-9));
 }
 
-/* Bytes of the operands; of the results where there are none. */
+/* Bytes of the operands; of the results if there are no operands. */
 static int64_t bytes_of(const plait_plan_t *plan)
 {
     int64_t n_bytes = 0;
@@ -65,8 +65,8 @@ plait_observed_t *plait_observe_here(void)
     return here;
 }
 
-/* What all ranks have in common decides, so that they decide alike; the line of the program
- * may be another on each rank. Forgets plans, on all ranks the same ones. */
+/* Only what is equal on all ranks decides, so that ranks decide alike; the program's line may differ between
+ * ranks. Forgets plans, the same on all ranks. */
 static plait_history_t history_of(plait_comm_t *comm, const plait_plan_t *plan,
                                   bool is_started)
 {
@@ -116,8 +116,9 @@ static plait_flight_entry_t *begin(uint32_t title, int64_t n_bytes, int peer,
     return plait_trace_begin(&call);
 }
 
-/* What MPI or the system say of a rank that is gone, as that its memory cannot be read, comes before it is
- * seen to be gone: who sees it a little later says so in words. Its text is not on the stack of every call. */
+/* When a rank is gone, MPI or the system may report a failure, such as that its memory cannot be read, before
+ * the rank is seen to be gone. A little later the failure can say so in words. Its text is not on the stack of
+ * every call. */
 __attribute__((noinline, cold)) static plait_status_t look_for_cause(
     plait_status_t failure)
 {
@@ -141,7 +142,7 @@ static bool may_have_cause(const plait_comm_t *comm, plait_status_t status)
     return status == PLAIT_ERR_TRANSPORT && comm->end.peers != NULL;
 }
 
-/* The slow way, when somebody looks. */
+/* The slow way, if somebody looks. */
 static plait_status_t exec_timed(const plait_plan_t *plan, const char *line,
                                  plait_flight_entry_t *entry, plait_comm_t *comm,
                                  int64_t run, plait_history_t *history,
@@ -173,8 +174,8 @@ void plait_observe_give_up(plait_comm_t *comm, const char *title)
     plait_trace_give_up(comm->id);
 }
 
-/* A collective that meets another one on its communicator was not ordered after it. Devices of
- * one process are apart by their launches. */
+/* A collective that meets another collective on its communicator was not ordered after it. Launches separate
+ * the devices of one process. */
 static plait_status_t enter(plait_comm_t *comm, const plait_plan_t *plan)
 {
     plait_status_t status = PLAIT_OK;
@@ -248,7 +249,7 @@ static uint32_t title_unplanned(const char *name)
     return plait_trace_text(title);
 }
 
-/* The guard looks after this wait as after others, and all ranks count one collective. */
+/* The guard watches this wait like any other, and all ranks count one collective. */
 plait_status_t plait_observe_refuse(const char *name, plait_comm_t *comm, int64_t run,
                                     plait_status_t status)
 {

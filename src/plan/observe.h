@@ -11,16 +11,16 @@
 typedef struct {
     const plait_comm_t *comm;
     const plait_plan_t
-        *plan; /* of a refusal: one that agrees with none, without steps */
+        *plan; /* of a refusal: a plan without steps that agrees with none */
     plait_flight_entry_t *entry;
-    bool is_given_up; /* by the guard: the communicator is not to be used any more */
+    bool is_given_up; /* set by the guard: the communicator must not be used any more */
 } plait_observed_t;
 
 /* NULL: no operation. */
 plait_observed_t *plait_observe_here(void);
 
-/* Runs the plan as the next operation of the communicator. about: NULL: the plan's title is
- * all that is known. is_started: the program goes on meanwhile. */
+/* Runs the plan as the next operation of the communicator. about: NULL: only the plan's title is known.
+ * is_started: the program goes on meanwhile. */
 plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t *about,
                                   plait_comm_t *comm, int64_t run, bool is_started,
                                   const plait_exec_arrays_t *arrays);
@@ -28,16 +28,17 @@ plait_status_t plait_observe_exec(const plait_plan_t *plan, const plait_about_t 
 /* This rank takes no further part in the communicator's operations. */
 void plait_observe_give_up(plait_comm_t *comm, const char *title);
 
-/* A collective has failed, on all ranks where the communicator is still of use: what they ran
- * before may not be the same on all, and a plan that was to be agreed on was not. */
+/* A collective has failed, on all ranks if the communicator can still be used. What ranks ran before may differ
+ * between them, and a plan that they were to agree on was not agreed on. */
 void plait_observe_forget(plait_comm_t *comm);
 
-/* Takes part in the communicator's next collective, which this rank cannot plan, so that the others learn
- * of it where they would wait for it: theirs ends with PEER. Returns `status`, whose text is there. */
+/* Takes part in the communicator's next collective, which this rank cannot plan, so that the others learn of it
+ * where they would wait for this rank: their collective ends with PEER. Returns `status`, whose text is
+ * there. */
 plait_status_t plait_observe_refuse(const char *name, plait_comm_t *comm, int64_t run,
                                     plait_status_t status);
 
-/* The next operation of the communicator failed before there was a plan, and no other rank is told. */
+/* The next operation of the communicator failed before it had a plan, and no other rank is told. */
 void plait_observe_failure(const char *name, plait_comm_t *comm, plait_status_t status);
 
 #endif

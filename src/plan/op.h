@@ -10,16 +10,16 @@
 
 enum { PLAIT_MAX_PARAMS_BYTES = 2048, PLAIT_MAX_ATTRS = 24, PLAIT_MAX_ARRAYS = 4 };
 
-/* What the params struct has for an attribute. */
+/* The type of an attribute in the params struct. */
 typedef enum {
     PLAIT_PARAM_INT,   /* int64_t */
     PLAIT_PARAM_FLOAT, /* double */
     PLAIT_PARAM_ARRAY, /* int64_t[n_max], and the count as int64_t at count_offset */
     PLAIT_PARAM_LIST /* const int64_t *, borrowed during the call, of any length; count
-                        * as above. The words are in the key of a plan, not the pointer. */
+                        as above. A plan's key has the words, not the pointer. */
 } plait_param_kind_t;
 
-/* Where an attribute goes in the params struct. */
+/* The place of an attribute in the params struct. */
 typedef struct {
     const char *name;
     size_t offset;
@@ -28,7 +28,7 @@ typedef struct {
     size_t count_offset; /* PLAIT_PARAM_ARRAY, PLAIT_PARAM_LIST */
 } plait_attr_t;
 
-/* The words of a LIST, and how many they are: 0 of other kinds. */
+/* The words of a LIST, and how many there are: 0 for other kinds. */
 static inline int64_t plait_attr_list(const plait_attr_t *attr, const void *params,
                                       const int64_t **list_p)
 {
@@ -79,15 +79,15 @@ typedef struct {
     const plait_attr_t *attrs; /* ends with a NULL name */
     const char *adjoint;       /* name of the exact adjoint, NULL: none */
     int alias;                 /* operand whose memory result 0 may take; -1 */
-    int is_matched;        /* a transfer between two ranks; else all ranks take part */
-    plait_family_t family; /* the choices of plait/config.h that it follows */
-    const char *model;     /* "rank" or "mesh" */
-    const char *doc;       /* one line for Python and the reference */
+    int is_matched;            /* a transfer between two ranks; else all take part */
+    plait_family_t family;     /* the choices of plait/config.h that it follows */
+    const char *model;         /* "rank" or "mesh" */
+    const char *doc;           /* one line for Python and the reference */
     const char *line; /* what PLAIT_DEBUG prints, see plan/describe.h; NULL: title */
-    /* Whether it has use for devices of several processes that work as one (caps.grid), which ranks find
-     * out before they plan it; judged from what is equal on all ranks. NULL: never. */
+    /* Whether the operation can use devices of several processes that work as one (caps.grid); ranks find out
+     * about these before they plan it. Depends only on what is equal on all ranks. NULL: never. */
     bool (*wants_grid)(const void *params, int n_ranks, plait_choices_t choices);
-    /* Local, pure, deterministic; judges the arguments. */
+    /* Local, pure, deterministic; checks the arguments. */
     plait_status_t (*plan)(const void *params, const plait_problem_t *problem,
                            plait_plan_t **plan_p);
 } plait_op_t;

@@ -144,10 +144,10 @@ void plait_plan_agree(plait_plan_t *plan, uint64_t value)
 
 void plait_plan_agree_some(plait_plan_t *plan, uint64_t value)
 {
-    plan->agree_some = plait_hash_word(plan->agree_some, value) | 1; /* 0 says none */
+    plan->agree_some = plait_hash_word(plan->agree_some, value) | 1; /* 0 means none */
 }
 
-/* Doubles an array that is full. */
+/* Doubles an array if it is full. */
 static plait_status_t grow(void **items_p, int64_t n, int64_t *room_p, int64_t size)
 {
     plait_status_t status = PLAIT_OK;
@@ -282,7 +282,7 @@ int64_t plait_move_bytes(const plait_move_t *move, int peer, bool is_out)
     return n_bytes;
 }
 
-/* What a message needs in a staging buffer. */
+/* Bytes that a message needs in a staging buffer. */
 static int64_t staged_bytes(const plait_move_t *move, int peer, bool is_out)
 {
     return (plait_move_place(move, peer, is_out) == NULL)
@@ -290,7 +290,7 @@ static int64_t staged_bytes(const plait_move_t *move, int peer, bool is_out)
                : 0;
 }
 
-/* Pairwise messages go through two staging buffers of the largest message (exec_move.c). */
+/* Pairwise messages go through two staging buffers, each as large as the largest message (exec_move.c). */
 static int64_t pairwise_bytes(const plait_plan_t *plan, const plait_move_t *move)
 {
     int64_t largest = 0;
@@ -304,7 +304,7 @@ static int64_t pairwise_bytes(const plait_plan_t *plan, const plait_move_t *move
     return 2 * (largest + 64);
 }
 
-/* All messages of a move are packed at once, and unpacked (exec_device_move.c). */
+/* All messages of a move are packed at once, and unpacked at once (exec_device_move.c). */
 static int64_t device_bytes(const plait_plan_t *plan, const plait_move_t *move)
 {
     int64_t n_bytes = 0;
@@ -320,7 +320,7 @@ static int64_t device_bytes(const plait_plan_t *plan, const plait_move_t *move)
     return n_bytes;
 }
 
-/* In place by the way that wants less of it. */
+/* A move in place takes the way that needs less scratch. */
 static int64_t staging_bytes(const plait_plan_t *plan, plait_move_t *move)
 {
     plait_move_t lifting = *move;

@@ -185,7 +185,7 @@ void plait_plan_print(const plait_plan_t *plan, FILE *file)
     }
 }
 
-/* A kernel's reads of peers, and what it writes to them, are its messages. */
+/* A kernel's reads from peers, and its writes to them, count as its messages. */
 typedef struct {
     const plait_plan_t *plan;
     plait_plan_cost_t *cost;
@@ -218,7 +218,7 @@ static void count_native(const plait_native_step_t *n, int n_ranks,
         is_message ? n->n_recv * plait_dtype_bytes(n->recv_dtype) : 0;
 }
 
-/* All that a move takes from one rank is one message. */
+/* Everything that a move takes from one rank counts as one message. */
 static void count_move(const plait_plan_t *plan, const plait_move_t *move,
                        plait_plan_cost_t *cost)
 {

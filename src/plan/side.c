@@ -13,7 +13,7 @@ struct plait_side {
     plait_event_t *begun, *ended;
     float *number; /* pinned: on its way until `begun` */
     void *memory;
-    plait_stream_t order; /* in which the memory is there, and may be given back */
+    plait_stream_t order; /* in which the memory exists, and may be given back */
     bool is_used;         /* `begun` has been recorded */
     plait_side_t *next;
 };

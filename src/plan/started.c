@@ -19,12 +19,12 @@ typedef enum { BEHIND, RUNS, DONE } stage_t;
 
 struct plait_started {
     int64_t id;
-    int64_t comm_id; /* whose communicator may be gone when it is waited for */
+    int64_t comm_id; /* the communicator may be gone at the wait */
     int64_t site;
-    plait_call_t *call; /* with what it has of its own: */
+    plait_call_t *call; /* a call, and its own resources: */
     void *memory;       /* pooled: operands, then results */
-    plait_side_t *side; /* on a device, in its place */
-    /* Or the caller's plan, for the caller's arrays. */
+    plait_side_t *side; /* replaces `memory` on a device */
+    /* Or the caller's plan, on the caller's arrays. */
     const plait_plan_t *plan;
     plait_comm_t *comm;
     const void *args[PLAIT_MAX_ARRAYS];
@@ -37,16 +37,16 @@ struct plait_started {
     plait_work_fn_t then;
     void *context;
     plait_started_t *next;       /* in the queue */
-    plait_started_t *next_known; /* among those that have a number */
-    plait_started_t *next_ready; /* among those that became ready at once */
+    plait_started_t *next_known; /* among the operations that have a number */
+    plait_started_t *next_ready; /* among the operations that became ready together */
     char text[TEXT_BYTES];
 };
 
-/* One for all: what is done under it takes less time than a message. */
+/* One mutex for all: what it guards takes less time than a message. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static plait_started_t *known,
-    *last_known; /* in the order in which most are waited for */
+    *last_known; /* in the order in which most of them are waited for */
 static int64_t last_id;
 
 /* ---- under the mutex ---- */
@@ -112,7 +112,7 @@ static void leave_queue(plait_started_t *started)
     atomic_fetch_sub(&queue->n, 1);
 }
 
-/* Those that need not wait any more, marked as running. */
+/* Takes the operations that need not wait any more, marked as running. */
 static plait_started_t *take_ready(const plait_started_queue_t *queue)
 {
     plait_started_t *ready = NULL;
@@ -143,7 +143,7 @@ static void destroy(plait_started_t *started)
 
 static void run(void *context);
 
-/* Of one rank alone, on a device: there is nothing to wait for. */
+/* For a rank alone on a device: there is nothing to wait for. */
 static bool is_enqueued_at_once(const plait_call_t *call)
 {
     return call != NULL && call->device != NULL && call->comm->end.size == 1 &&
@@ -156,16 +156,16 @@ static void run_all(plait_started_t *ready)
         plait_started_t *next = ready->next_ready;
         if (is_enqueued_at_once(ready->call) ||
             plait_workers_run(run, ready) != PLAIT_OK) {
-            run(ready); /* the system has no thread left: right, if not beside the program */
+            run(ready); /* no thread left: right, if not beside the program */
         }
         ready = next;
     }
 }
 
-/* The operation is done with its communicator, whose queue may go away with it. */
+/* The operation is done with its communicator, whose queue may then go away. */
 static void finish(plait_started_t *started, plait_status_t status)
 {
-    plait_op_release(); /* first: who has waited for it finds nothing under way */
+    plait_op_release(); /* first: a thread that has waited sees no call under way */
     (void)pthread_mutex_lock(&mutex);
     started->status = status;
     if (status != PLAIT_OK) {
@@ -176,7 +176,7 @@ static void finish(plait_started_t *started, plait_status_t status)
     plait_work_fn_t then = started->then;
     void *context = started->context;
     bool is_forgotten = started->is_forgotten;
-    started->stage = DONE; /* somebody may take it as soon as the mutex is free */
+    started->stage = DONE; /* a thread may take it as soon as the mutex is free */
     (void)pthread_cond_broadcast(&changed);
     (void)pthread_mutex_unlock(&mutex);
     run_all(ready);
@@ -230,7 +230,7 @@ static int list_arrays(plait_call_t *call, plait_array_t *arrays[])
     return n;
 }
 
-/* One piece of memory for all arrays, each on lines of its own. */
+/* One piece of memory for all arrays, each on its own cache lines. */
 static plait_status_t place(int n, plait_array_t *const arrays[], int64_t at[],
                             int64_t *n_bytes_p)
 {
@@ -251,7 +251,7 @@ done:
     return status;
 }
 
-/* Operands are copied to their places. */
+/* Takes the memory and copies the operands there. */
 static plait_status_t take_memory(plait_started_t *started)
 {
     plait_status_t status = PLAIT_OK;
@@ -284,7 +284,7 @@ static void add_box(const void *from, void *to, int64_t n_bytes,
     }
 }
 
-/* The same on a device; the operation then is on a stream of its own. */
+/* The same on a device; the operation then has its own stream. */
 static plait_status_t take_side(plait_started_t *started, void *number_to)
 {
     plait_status_t status = PLAIT_OK;
@@ -354,7 +354,7 @@ plait_status_t plait_started_begin(const plait_call_t *call, float *number)
     PLAIT_CHECK(started != NULL, PLAIT_ERR_NO_MEMORY, "%s: no memory to start it",
                 call->op->name);
     PLAIT_TRY(plait_call_copy(call, &started->call));
-    started->call->lender = NULL;  /* who lends to the call, not to what outlives it */
+    started->call->lender = NULL; /* a lender does not lend to what outlives the call */
     started->call->matched = NULL; /* the caller does not wait */
     started->id = next_id();
     started->comm_id = call->comm->id;
@@ -458,7 +458,7 @@ bool plait_started_then(int64_t id, plait_work_fn_t then, void *context)
     return goes_on;
 }
 
-/* The operation when it is done, known to nobody else any more. */
+/* The operation, once it is done; nobody else knows it any more. */
 static plait_status_t wait_for(int64_t id, plait_started_t **started_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -481,7 +481,7 @@ done:
     return status;
 }
 
-/* Its own status, as it was told to nobody else. */
+/* The operation's own status, which nobody else was told. */
 static plait_status_t status_of(const plait_started_t *started)
 {
     plait_site_enter(started->site, started->comm_id);

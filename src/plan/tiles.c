@@ -2,7 +2,7 @@
 
 #include "base/status.h"
 
-/* Which of its spots an operation has. */
+/* Which spots an operation has. */
 typedef struct {
     bool a, b, extra, info;
 } spots_t;

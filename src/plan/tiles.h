@@ -7,32 +7,32 @@
 #include "plan/exec.h"
 #include "plan/plan.h"
 
-/* Where something is: bytes behind the begin of one of this rank's slots. */
+/* A place: bytes behind the begin of one of this rank's slots. */
 typedef struct {
     int slot;
     int64_t offset;
 } plait_spot_t;
 
-/* `call` without its addresses: those of the spots that its operation has. */
+/* `call` without its addresses: the spots of its operation replace them. */
 typedef struct {
     plait_device_tile_t call;
     plait_spot_t a, b, c, extra, info;
 } plait_tile_t;
 
 struct plait_tiles {
-    plait_plan_t *plan; /* NULL: executed */
-    plait_exec_t *exec; /* NULL: planned */
+    plait_plan_t *plan; /* NULL: the tiles are executed */
+    plait_exec_t *exec; /* NULL: the tiles are planned */
 };
 
-/* Nothing where c is empty. */
+/* Does nothing if c is empty. */
 plait_status_t plait_tile_add(const plait_tiles_t *tiles, const plait_tile_t *tile);
 
-/* A box between slots of this rank, or within one; nothing where it is empty or is copied to itself. */
+/* A box between slots of this rank, or within one; does nothing if the box is empty or is copied to itself. */
 plait_status_t plait_tile_box(const plait_tiles_t *tiles, plait_device_box_kind_t kind,
                               plait_dtype_t dtype, plait_spot_t src, plait_spot_t dst,
                               const plait_box_copy_t *box);
 
-/* n_bytes that become 0. */
+/* Sets n_bytes to 0. */
 plait_status_t plait_tile_zero(const plait_tiles_t *tiles, plait_spot_t spot,
                                int64_t n_bytes);
 

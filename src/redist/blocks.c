@@ -135,7 +135,7 @@ plait_status_t plait_blocks_zero(const plait_block_t *block, const plait_pair_t 
     plait_overlaps_t overlaps[PLAIT_MAX_NDIM] = {{0}};
     plait_overlap_t items[PLAIT_MAX_NDIM][2];
 
-    for (int a = 0; a < pair->ndim; a++) { /* all of every axis, to begin with */
+    for (int a = 0; a < pair->ndim; a++) { /* at first all of every axis */
         items[a][0] = (plait_overlap_t){.n = pair->dst_shape[a]};
         overlaps[a] = (plait_overlaps_t){.n = 1, .items = items[a]};
     }
@@ -217,7 +217,7 @@ plait_layout_t plait_layout_turned(const plait_layout_t *layout)
     return turned;
 }
 
-/* Of an array whose slowest axis is `slowest`; the others are in order. */
+/* Strides of an array whose slowest axis is `slowest`; the other axes are in order. */
 static void strides_of(const plait_layout_t *layout, int rank, int64_t item_bytes,
                        bool is_turned, int slowest, int64_t stride[])
 {
@@ -240,8 +240,8 @@ static void strides_of(const plait_layout_t *layout, int rank, int64_t item_byte
     }
 }
 
-/* Blocks from src_rank to dst_rank; both sides call it and get the same order. seen: change->from with
- * its axes in the order of those of change->to. */
+/* Blocks from src_rank to dst_rank. Both sides call this and get the same order. seen: change->from with its
+ * axes in the order of the axes of change->to. */
 static plait_status_t add_pair(plait_move_t *move, bool is_out,
                                const plait_block_t *block, const plait_change_t *change,
                                const plait_layout_t *seen, int src_rank, int dst_rank)
@@ -273,7 +273,7 @@ done:
     return status;
 }
 
-/* Of blocks with other ranks those that are put by their sources, or those that are not. */
+/* Of the blocks with other ranks, keeps only those that their sources put, or only the others. */
 static void keep(plait_block_t blocks[], int64_t *n_p, int rank, bool is_put)
 {
     int64_t n = 0;
@@ -299,7 +299,7 @@ plait_status_t plait_redist_move(const plait_plan_t *plan, const plait_change_t 
     plait_move_t move = {0};
 
     for (int i = 0; i < plan->n_ranks; i++) {
-        /* start with the next rank, so that not all read rank 0 at once */
+        /* start with the next rank, so that not all ranks read rank 0 at once */
         int peer = (plan->rank + i) % plan->n_ranks;
         plait_block_t block = {.peer = peer,
                                .kind = PLAIT_BLOCK_COPY,

@@ -30,7 +30,7 @@ plait_layout_t plait_fold_layout(const plait_layout_t *flat, int axis, int64_t n
     return matrix;
 }
 
-/* [lo, hi) as the end of a row, whole rows, the beginning of a row: 3 patches at most. */
+/* [lo, hi) as the end of a row, whole rows, the beginning of a row: at most 3 patches. */
 static int cut(int64_t lo, int64_t hi, int64_t n_columns, patch_t patches[])
 {
     int n = 0;
@@ -52,8 +52,8 @@ static int cut(int64_t lo, int64_t hi, int64_t n_columns, patch_t patches[])
     return n;
 }
 
-/* What [at, at + n) of an axis of the matrix has in common with a rank's part of it; the index
- * on the flat side is the global one. */
+/* The overlap of [at, at + n) of an axis of the matrix with a rank's part of this axis. The index on the flat
+ * side is the global index. */
 static plait_overlap_t meet(const plait_fold_t *fold, int rank, int axis, int64_t at,
                             int64_t n)
 {
@@ -87,8 +87,8 @@ static void strides_of(const plait_fold_t *fold, int flat_rank, int matrix_rank,
     flat_stride[t] *= fold->matrix->shape[t + 1];
 }
 
-/* Blocks of the interval [own.lo, own.hi) of the axis, at local index `at` of the flat side;
- * overlaps has those of the other axes. */
+/* Blocks of the interval [own.lo, own.hi) of the axis, at local index `at` of the flat side. `overlaps` has the
+ * overlaps of the other axes. */
 static plait_status_t add_interval(plait_move_t *move, bool is_out,
                                    const plait_block_t *block, const plait_fold_t *fold,
                                    int flat_rank, int matrix_rank, plait_interval_t own,
@@ -118,12 +118,12 @@ static plait_status_t add_interval(plait_move_t *move, bool is_out,
                                            fold->to_matrix ? matrix : flat, overlaps));
     }
 done:
-    overlaps[t] = (plait_overlaps_t){0}; /* these were never allocated */
+    overlaps[t] = (plait_overlaps_t){0}; /* never allocated */
     overlaps[t + 1] = (plait_overlaps_t){0};
     return status;
 }
 
-/* Blocks from src_rank to dst_rank; both sides call it and get the same order. */
+/* Blocks from src_rank to dst_rank. Both sides call this and get the same order. */
 static plait_status_t add_pair(plait_move_t *move, bool is_out,
                                const plait_block_t *block, const plait_fold_t *fold,
                                int src_rank, int dst_rank)
@@ -132,7 +132,7 @@ static plait_status_t add_pair(plait_move_t *move, bool is_out,
     const int t = fold->axis;
     const int flat_rank = fold->to_matrix ? src_rank : dst_rank;
     const int matrix_rank = fold->to_matrix ? dst_rank : src_rank;
-    /* the flat array with axes numbered as those of the matrix */
+    /* the flat array, its axes numbered as in the matrix */
     const plait_layout_t wide = plait_fold_layout(fold->flat, t, 1, 1);
     const plait_layout_t *from = fold->to_matrix ? &wide : fold->matrix;
     const plait_layout_t *to = fold->to_matrix ? fold->matrix : &wide;
@@ -169,7 +169,7 @@ plait_status_t plait_fold_move(const plait_plan_t *plan, const plait_fold_t *fol
     bool has_messages = plan->direct == PLAIT_DIRECT_NONE;
 
     for (int i = 0; i < plan->n_ranks; i++) {
-        /* start with the next rank, so that not all read rank 0 at once */
+        /* start with the next rank, so that not all ranks read rank 0 at once */
         int peer = (plan->rank + i) % plan->n_ranks;
         const plait_block_t block = {.peer = peer,
                                      .kind = PLAIT_BLOCK_COPY,

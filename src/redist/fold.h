@@ -16,8 +16,8 @@ typedef struct {
     int64_t item_bytes;
 } plait_fold_t;
 
-/* Puts two whole axes, rows and columns, in the place of `axis`; all others stay. The array has
- * fewer than PLAIT_MAX_NDIM axes. */
+/* Replaces `axis` by two whole axes, rows and columns; all other axes stay. The array has fewer than
+ * PLAIT_MAX_NDIM axes. */
 plait_layout_t plait_fold_layout(const plait_layout_t *flat, int axis, int64_t n_rows,
                                  int64_t n_columns);
 

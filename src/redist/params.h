@@ -10,15 +10,15 @@ typedef struct {
     int64_t from[PLAIT_LAYOUT_WORDS]; /* plait_layout_pack */
     int64_t to[PLAIT_LAYOUT_WORDS];
     int64_t
-        turn; /* 1: the last two axes are exchanged; `to` speaks of the turned array */
+        turn; /* 1: the last two axes are exchanged; `to` describes the turned array */
 } plait_redistribute_params_t;
 
-/* INVALID unless the array is what `layout` says of problem->rank; `what` starts the text. */
+/* INVALID unless the array has the shape that `layout` gives for problem->rank; `what` starts the text. */
 plait_status_t plait_layout_fits(const plait_layout_t *layout,
                                  const plait_problem_t *problem,
                                  const plait_array_t *array, const char *what);
 
-/* Makes a layout part of what ranks must agree on. */
+/* Adds a layout to what ranks must agree on. */
 void plait_layout_agree(plait_plan_t *plan, const plait_layout_t *layout);
 
 #endif

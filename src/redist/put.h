@@ -4,12 +4,12 @@
 
 #include "plan/plan.h"
 
-/* Whether a block between two ranks is put by its source: rows are short there, and longer at the
+/* Whether the source of a block between two ranks puts it: its rows are short at the source, and longer at the
  * destination. */
 bool plait_redist_is_put(const plait_block_t *block);
 
-/* Adds the step that puts the outgoing blocks of a move, which then has none. No step where there are
- * none, or where they are messages. */
+/* Adds the step that puts the outgoing blocks of a move, and removes these from the move. Adds no step if there
+ * are none, or if moves are messages. */
 plait_status_t plait_redist_put(plait_plan_t *plan, plait_move_t *move);
 
 #endif

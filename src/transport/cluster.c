@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 
-/* At least what a rank says after a failure. */
+/* At least the bytes that a rank shows after a failure. */
 enum { LEAST_PUBLISH_BYTES = 256 };
 
 int64_t plait_cluster_publish_bytes(int n_ranks)
@@ -30,7 +30,7 @@ bool plait_cluster_is_for(const plait_mpi_link_t *link)
     return is_shared && link->size <= PLAIT_CLUSTER_RANKS;
 }
 
-/* The nodes from this rank's on, each with its ranks. */
+/* Lists the nodes from this rank's own on, each with its ranks. */
 static void list_ranks(int n_ranks, int rank, const int leaders[],
                        plait_cluster_t *cluster)
 {
@@ -53,7 +53,7 @@ static void list_ranks(int n_ranks, int rank, const int leaders[],
     cluster->n_here = cluster->starts[1];
 }
 
-/* All ranks' records, or what they publish beyond them. */
+/* Room for all ranks' records, or for what they publish beyond their records. */
 static plait_status_t reserve_messages(int n_ranks, plait_cluster_t *cluster)
 {
     plait_status_t status = PLAIT_OK;

@@ -7,19 +7,18 @@
 
 #include "transport/mpi_link.h"
 
-/* With more ranks every node would hold, and every rank read, too much that is not its own:
- * MPI's collectives need less. Where there are many, each publishes less. */
+/* With more ranks, every node would hold, and every rank read, too much data of others; MPI's collectives need
+ * less. If there are many ranks, each publishes less. */
 enum {
     PLAIT_CLUSTER_RANKS = 256,
     PLAIT_CLUSTER_PUBLISH_BYTES = 2048,
     PLAIT_CLUSTER_ALL_BYTES = 64 << 10 /* of all ranks together */
 };
 
-/* What every message between leaders begins with. */
+/* Every message between leaders begins with this. */
 typedef struct {
-    uint64_t number; /* of the fence */
-    uint32_t
-        given_up; /* as in plait_node_header_t; not 0: nothing but the reason follows */
+    uint64_t number;   /* of the fence */
+    uint32_t given_up; /* as in plait_node_header_t; not 0: only the reason follows */
     uint32_t unused;
 } plait_cluster_head_t;
 
@@ -28,7 +27,7 @@ typedef struct {
     char reason[PLAIT_REASON_BYTES];
 } plait_cluster_refusal_t;
 
-/* Nodes are counted from this rank's own one, round to the one before it. */
+/* Nodes are counted from this rank's own node, round to the node before it. */
 typedef struct plait_cluster {
     int n_nodes;
     int n_here;  /* ranks of this node */
@@ -36,21 +35,21 @@ typedef struct plait_cluster {
     int *ranks;  /* by node; a node's leader is the first of its ranks */
     int64_t publish_bytes;
 
-    /* Of a leader: each node's part of the exchange under way begins here, behind the head. */
+    /* For a leader: each node's part of the exchange under way begins here, behind the head. */
     int64_t *parts;
-    int64_t message_bytes; /* room in each of: */
+    int64_t message_bytes; /* bytes of each of these buffers: */
     char *out, *in;
     plait_cluster_refusal_t refusal;
 } plait_cluster_t;
 
-/* Whether ranks on several nodes meet this way; cards are there. */
+/* Whether ranks on several nodes meet this way; needs the cards. */
 bool plait_cluster_is_for(const plait_mpi_link_t *link);
 
-/* Most that a rank may publish at a fence, and the segment that each node needs. */
+/* The most that a rank may publish at a fence, and the segment that each node needs. */
 int64_t plait_cluster_publish_bytes(int n_ranks);
 plait_node_shape_t plait_cluster_shape(int n_ranks);
 
-/* Collective: no. leaders: of each rank, the first one of its node. */
+/* Collective: no. leaders: for each rank, the first rank of its node. */
 plait_status_t plait_cluster_create(int n_ranks, int rank, const int leaders[],
                                     plait_cluster_t **cluster_p);
 void plait_cluster_destroy(plait_cluster_t **cluster_p);
@@ -64,22 +63,20 @@ static inline bool plait_cluster_leads(const plait_mpi_link_t *link)
 plait_status_t plait_cluster_fence(plait_session_t *session, const plait_record_t *mine,
                                    const void *bytes, int64_t n_bytes);
 
-/* Of a leader at fence `number`: the boxes of its node are filled; the others' are after
- * it. */
+/* For a leader at fence `number`: the boxes of its node are filled before, the others' boxes after it. */
 plait_status_t plait_cluster_exchange(plait_mpi_link_t *link, uint64_t number);
 
-/* Of a leader whose node has given up: tells the other leaders. */
+/* For a leader whose node has given up: tells the other leaders. */
 void plait_cluster_refuse(plait_mpi_link_t *link, uint64_t number);
 
-/* Marks this rank's node as given up, with a reason, unless it is so already. */
+/* Marks this rank's node as given up, with a reason, unless it is marked already. */
 void plait_cluster_give_up(const plait_mpi_link_t *link, uint32_t word,
                            const char *reason);
 
-/* Who has given up, and how, as in plait_node_header_t; 0: nobody. The reason may be read
- * then. */
+/* Who has given up, and how, as in plait_node_header_t; 0: nobody. If not 0, the reason may be read. */
 uint32_t plait_cluster_given_up(const plait_mpi_link_t *link);
 
-/* Fails as somebody else has done, if so. */
+/* Fails in the same way as a rank that has given up, if there is one. */
 plait_status_t plait_cluster_check(const plait_mpi_link_t *link);
 
 #endif

@@ -12,7 +12,7 @@
 enum { HEAD_BYTES = sizeof(plait_cluster_head_t), MAX_ROUNDS = 8 };
 _Static_assert(PLAIT_CLUSTER_RANKS <= 1 << MAX_ROUNDS, "rounds");
 
-/* What a record holds of what its rank shows. */
+/* Bytes that a record holds of what its rank shows. */
 enum { RECORD_ROOM = sizeof(plait_record_t) - offsetof(plait_record_t, slot) };
 
 static int leader_of(const plait_cluster_t *cluster, int node)
@@ -36,7 +36,7 @@ static int64_t rest_of(const plait_record_t *record)
     return plait_max(0, n_bytes - RECORD_ROOM);
 }
 
-/* Waits for both, or until somebody of this node gives up. */
+/* Waits for both requests, or until somebody of this node gives up. */
 static plait_status_t wait_for_both(plait_mpi_link_t *link, uint64_t requests[2])
 {
     plait_status_t status = PLAIT_OK;
@@ -78,7 +78,7 @@ static plait_status_t swap(plait_mpi_link_t *link, int to_rank, int64_t n_out,
     PLAIT_TRY(PLAIT_MPI_CALL(link->rank, "fence",
                              mpi->isend(cluster->out, n_out, to, PLAIT_MPI_TAG_FENCE,
                                         link->control, &requests[1])));
-    n_posted = 0; /* from here on by wait */
+    n_posted = 0; /* from here on wait_for_both gives them up */
     PLAIT_TRY(wait_for_both(link, requests));
 done:
     if (n_posted > 0) {
@@ -87,7 +87,7 @@ done:
     return status;
 }
 
-/* Of a message that came: that its sender has not given up, and is where this rank is. */
+/* Checks that the sender of a message has not given up, and is at this rank's fence. */
 static plait_status_t check_head(const plait_mpi_link_t *link, uint64_t number)
 {
     plait_status_t status = PLAIT_OK;
@@ -106,7 +106,7 @@ done:
     return status;
 }
 
-/* Gathers the nodes' parts, of sizes that all leaders know; this node's is in place. */
+/* Gathers the nodes' parts, whose sizes all leaders know; this node's part is in place. */
 static plait_status_t gather_parts(plait_mpi_link_t *link, uint64_t number)
 {
     plait_status_t status = PLAIT_OK;
@@ -157,7 +157,7 @@ done:
     return status;
 }
 
-/* Sizes of the parts of what is beyond the records; false if nothing is. */
+/* Sets the sizes of the parts beyond the records; false if there is nothing. */
 static bool measure_rest(const plait_mpi_link_t *link, uint64_t number)
 {
     plait_cluster_t *cluster = link->cluster;
@@ -210,7 +210,7 @@ done:
     return status;
 }
 
-/* Goes to all whose messages may come from here: who waits for one of them takes this for it,
+/* Goes to all leaders that may expect a message from this one. Such a leader takes it in place of that message,
  * now or at the next fence, and tells others. */
 void plait_cluster_refuse(plait_mpi_link_t *link, uint64_t number)
 {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* In place of who has given up, while the reason is being written. */
+/* Stands for the rank that has given up, while the reason is being written. */
 static const uint64_t is_being_written = UINT32_MAX;
 
 void plait_cluster_give_up(const plait_mpi_link_t *link, uint32_t word,
@@ -20,7 +20,7 @@ void plait_cluster_give_up(const plait_mpi_link_t *link, uint32_t word,
     if (atomic_compare_exchange_strong(&header->given_up, &nobody, is_being_written)) {
         size_t n = strcspn(reason, "\n"); /* a table may follow */
         n = (n < PLAIT_REASON_BYTES) ? n : PLAIT_REASON_BYTES - 1;
-        memcpy(header->reason, reason, n); /* what is behind is 0 */
+        memcpy(header->reason, reason, n); /* the bytes behind it are 0 */
         atomic_store_explicit(&header->given_up, word, memory_order_release);
     }
 }
@@ -39,7 +39,7 @@ plait_status_t plait_cluster_check(const plait_mpi_link_t *link)
     uint32_t word = plait_cluster_given_up(link);
 
     if (word >> 24 == PLAIT_ERR_PEER) {
-        plait_wait_set_lost(); /* who has given up waits in vain */
+        plait_wait_set_lost(); /* the rank that has given up waits in vain */
     } else if (word >> 24 == PLAIT_ERR_TIMEOUT) {
         plait_wait_set_late();
     }
@@ -50,15 +50,15 @@ done:
     return status;
 }
 
-/* The first n ranks of the list shall come. */
+/* A wait for the first n ranks of the list. */
 typedef struct {
     const plait_mpi_link_t *link;
     uint64_t number;
     int n;
-    int at; /* the first one that has not come */
+    int at; /* the first rank that has not come */
 } arrival_t;
 
-/* Whether they have, or nobody will come any more. */
+/* Whether they have come, or nobody will come any more. */
 static bool is_over(void *context)
 {
     arrival_t *a = context;
@@ -74,8 +74,8 @@ static bool is_over(void *context)
     return a->at == a->n || plait_cluster_given_up(a->link) != 0;
 }
 
-/* Asleep, so that those who are waited for have the core; where messages of this rank's own are
- * under way it does not sleep. */
+/* Sleeps, so that the ranks waited for get the core; does not sleep while messages of this rank are under
+ * way. */
 static plait_status_t sleep_turn(arrival_t *a, plait_wait_t *wait)
 {
     plait_status_t status = PLAIT_OK;
@@ -94,7 +94,7 @@ static plait_status_t sleep_turn(arrival_t *a, plait_wait_t *wait)
     return status;
 }
 
-/* Who of this node is missing is known; of the others somebody. */
+/* A missing rank of this node is known; a missing rank of another node is not. */
 static plait_status_t wait_for(const plait_mpi_link_t *link, uint64_t number, int n)
 {
     plait_status_t status = PLAIT_OK;
@@ -112,7 +112,7 @@ done:
     return status;
 }
 
-/* Rings for the first n ranks of the list, this node's, if any of them sleeps. */
+/* Rings for the first n ranks of the list, which are of this node, if any of them sleeps. */
 static void wake(const plait_mpi_link_t *link, int n)
 {
     atomic_thread_fence(memory_order_seq_cst);

@@ -20,11 +20,11 @@ typedef struct {
     void *state;
     bool is_send;
     plait_half_t here;  /* addresses of the device */
-    plait_half_t there; /* of the host, or the library's */
+    plait_half_t there; /* with addresses of the host, or the library's */
     plait_sending_t sending;
     bool is_in_chunks;
     plait_staged_half_t chunks;
-    void *pinned; /* of what is in one piece */
+    void *pinned; /* for a message staged in one piece */
     void *placed;
 } side_t;
 
@@ -40,7 +40,7 @@ static bool has_bytes(const side_t *side)
     return plait_half_is_given(&side->here) && side->here.n_bytes > 0;
 }
 
-/* Whoever is sent such a half, or sends to it, gets to know. */
+/* A partner that is sent such a half, or sends to it, learns of the failure. */
 static plait_half_t refused_half(const plait_half_t *half)
 {
     plait_half_t refused = *half;
@@ -52,7 +52,7 @@ static plait_half_t refused_half(const plait_half_t *half)
     return refused;
 }
 
-/* Pinned memory; of what is sent with its bytes, for which the thread waits. */
+/* Takes pinned memory. When sending, fills it with the bytes, for which the thread waits. */
 static plait_status_t stage(plait_parcel_t *parcel, void **data_p)
 {
     side_t *side = side_of(parcel);
@@ -72,7 +72,7 @@ done:
     return plait_device_failed(run, status);
 }
 
-/* What has begun ends before the source has its memory back. */
+/* Copies that have begun end before the source has its memory back. */
 static plait_status_t take(plait_parcel_t *parcel, int source,
                            const plait_offer_t *offer)
 {
@@ -136,7 +136,7 @@ done:
     return plait_device_failed(side->run, status);
 }
 
-/* The library that gets addresses of the device knows no streams. */
+/* Waits for the stream: a library that gets addresses of the device knows no streams. */
 static plait_status_t settle_places(const side_t *out, const side_t *in)
 {
     plait_device_run_t *run = out->run;
@@ -148,7 +148,7 @@ static plait_status_t settle_places(const side_t *out, const side_t *in)
     return plait_device_failed(run, status);
 }
 
-/* What is small is staged in one piece; so is what goes to this rank itself. */
+/* Small messages are staged in one piece, and so are messages to this rank itself. */
 static side_t make_side(plait_staged_call_t *call, const plait_half_t *half,
                         bool is_send)
 {
@@ -173,7 +173,7 @@ static side_t make_side(plait_staged_call_t *call, const plait_half_t *half,
     return side;
 }
 
-/* Bytes that came to the host go up. */
+/* Copies the bytes that came to the host up to the device. */
 static plait_status_t bring(side_t *recv)
 {
     plait_status_t status = plait_staged_half_bring(&recv->chunks);
@@ -190,7 +190,7 @@ done:
     return status;
 }
 
-/* Also after a failure. */
+/* Also called after a failure. */
 static void finish(side_t *side)
 {
     const plait_device_run_t *run = side->run;

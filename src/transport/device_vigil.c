@@ -12,18 +12,18 @@
 #include <string.h>
 #include <time.h>
 
-/* How often it is looked, and for how long a process must have been gone: well within the two
- * seconds in which others learn of that who are in an operation. */
+/* How often the vigil looks, and for how long a process must have been gone: together well within the two
+ * seconds in which ranks inside an operation learn of the end. */
 enum { LOOK_EVERY_NS = 250000000, GONE_NS = 700000000 };
 
-/* Streams of an endpoint: the program's, and those of started operations. Of more the oldest are left
- * to themselves. */
+/* Streams of an endpoint: the program's, and those of started operations. If there are more, the oldest are no
+ * longer watched. */
 enum { MAX_STREAMS = 8, TEXT_BYTES = 700 };
 
 typedef struct {
     plait_stream_t stream;
-    plait_event_t *latest;      /* all that was put there; NULL: free */
-    plait_flight_entry_t entry; /* the operation that did it last */
+    plait_event_t *latest;      /* behind all work put there; NULL: free */
+    plait_flight_entry_t entry; /* the latest operation that put work there */
     bool is_called;             /* a thread is in a call that waits for peers */
 } mark_t;
 
@@ -32,16 +32,16 @@ typedef struct watched {
     plait_device_t *device;
     const plait_process_t **peers; /* by rank; NULL: cannot be seen, or this one */
     mark_t marks[MAX_STREAMS];
-    int n_marked; /* ever */
+    int n_marked; /* so far */
     int gone;     /* rank of a process that has ended, or -1 */
     int64_t gone_ns;
     struct watched *next;
 } watched_t;
 
-/* Of everything here. A thread looks as long as there is something. */
+/* Guards everything here. A thread looks while there is something to watch. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
-static pthread_once_t once = PTHREAD_ONCE_INIT; /* makes it */
+static pthread_once_t once = PTHREAD_ONCE_INIT; /* makes `changed` */
 static watched_t *all;
 static bool has_thread;
 static char verdict[TEXT_BYTES];
@@ -83,7 +83,7 @@ static int find_gone(const watched_t *w)
     return gone;
 }
 
-/* The operation that still has something to do; a device that does not answer has nothing. */
+/* The operation that still has work to do; on a device that does not answer, none has. */
 static const mark_t *find_held(watched_t *w)
 {
     const mark_t *held = NULL;
@@ -187,7 +187,7 @@ static watched_t **place_of(const plait_endpoint_t *end)
     return place;
 }
 
-/* Peers are found while they live. */
+/* Finds the peers while they live. */
 static plait_status_t add(const plait_device_run_t *run, watched_t **place)
 {
     plait_status_t status = PLAIT_OK;
@@ -248,8 +248,8 @@ done:
 
 /* ---- without it ---- */
 
-/* A stream that is full behind a dead peer holds up who records an event on it: that is a call that waits
- * for peers, and the mutex is free, so that the thread finds it. */
+/* Recording an event on a stream that is full behind a dead peer blocks. So the record counts as a call that
+ * waits for peers, and is made without the mutex, so that the vigil's thread finds it. */
 static plait_status_t note_now(const plait_device_run_t *run, bool is_called)
 {
     plait_status_t status = PLAIT_OK;

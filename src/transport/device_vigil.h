@@ -10,19 +10,20 @@
 
 #include "transport/device_link.h"
 
-/* What the run has put on its stream until now may wait for its peers (run->is_held). Before the
- * thread waits for that, and at the end of an operation. */
+/* The work that the run has put on its stream until now may wait for its peers (run->is_held). Called before
+ * the thread waits for this work, and at the end of an operation. */
 plait_status_t plait_vigil_note(const plait_device_run_t *run);
 
-/* Around a call in which this thread itself waits for peers, and nothing but the end of the process ends
- * that: from now on the run is held until it leaves. */
+/* Around a call in which this thread itself waits for peers, and which only the end of the process could end.
+ * From enter on, the run is held until it leaves. */
 plait_status_t plait_vigil_enter(plait_device_run_t *run);
 void plait_vigil_leave(plait_device_run_t *run);
 
-/* Of an endpoint that is to be closed, inside its device. */
+/* For an endpoint that is to be closed, inside its device. */
 void plait_vigil_forget(const plait_endpoint_t *end);
 
-/* Until there is such a process; PEER, and what waits for whom. */
+/* Waits until a process has ended in this way; PEER, and the text says which operation waits for which
+ * process. */
 PLAIT_EXPORT plait_status_t plait_vigil_wait(char *text, int n_bytes);
 
 #endif

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In the order in which they are taken. */
+/* In the order in which they are tried. */
 enum { PEER, IPC, NCCL, NVSHMEM, MPI, STAGED, N_LINKS, WHY_BYTES = 200 };
 
 static const plait_device_link_t *const links[N_LINKS] = {
@@ -20,8 +20,8 @@ static const plait_device_link_t *const links[N_LINKS] = {
     [MPI] = &plait_link_mpi,   [STAGED] = &plait_link_staged,
 };
 
-/* Which are part of a reach: bit l is links[l]. NVSHMEM ends a process where it fails, and copies what
- * NCCL does not: who wants it says so. */
+/* The links of each reach: bit l is links[l]. NVSHMEM ends a process if it fails, and copies what NCCL does
+ * not: it must be asked for by name. */
 static const uint32_t reaches[PLAIT_REACH_COUNT] = {
     [PLAIT_REACH_ANY] = ((1U << N_LINKS) - 1) & ~(1U << NVSHMEM),
     [PLAIT_REACH_NODE] = 1U << PEER | 1U << IPC,
@@ -37,22 +37,22 @@ typedef struct plait_device_ways {
     int chosen[PLAIT_REACH_COUNT]; /* 1 more than the link's index; 0: not yet */
     bool is_open[N_LINKS];
     void *states[N_LINKS];
-    /* For matched transfers, which started operations make on threads of their own: is_there is set last
-     * and holds until the endpoint is closed. */
+    /* For matched transfers, which started operations make on their own threads: is_there is set last and holds
+     * until the endpoint is closed. */
     struct {
         void *state;
         _Atomic bool is_there;
     } matched[N_LINKS];
 } ways_t;
 
-/* What each rank says of itself before any link is opened. */
+/* What each rank says about itself before any link is opened. */
 typedef struct {
     uint32_t can;
     int32_t has_failed;
-    char why[N_LINKS][WHY_BYTES]; /* it cannot */
+    char why[N_LINKS][WHY_BYTES]; /* why it cannot take the link */
 } say_t;
 
-/* And after one was. */
+/* What each rank says after a link was opened. */
 typedef struct {
     int32_t status;
     char why[WHY_BYTES];
@@ -138,8 +138,8 @@ done:
 
 /* ---- the choice ---- */
 
-/* Whether link l is one of those that may be taken. A started operation is staged where it may not
- * take the one that is forced. */
+/* Whether link l is one of the links that may be taken. A started operation is staged if it may not take the
+ * forced link. */
 static bool is_asked_for(const ways_t *ways, plait_reach_t reach, int l)
 {
     bool is_part = (reaches[reach] >> l & 1) != 0;
@@ -150,8 +150,8 @@ static bool is_asked_for(const ways_t *ways, plait_reach_t reach, int l)
                                            : is_forced;
 }
 
-/* This rank could take it; else why[] says why not. What a started operation may not take is staged
- * whatever PLAIT_GPU_AWARE says. */
+/* Whether this rank could take the link; if not, why[] says why. A started operation that may take no link is
+ * staged whatever PLAIT_GPU_AWARE says. */
 static bool can_take(const plait_endpoint_t *end, const ways_t *ways,
                      plait_reach_t reach, int l, char why[WHY_BYTES])
 {
@@ -165,7 +165,7 @@ static bool can_take(const plait_endpoint_t *end, const ways_t *ways,
     return can;
 }
 
-/* A failure to open what all ranks know that they take is one of this execution. */
+/* All ranks know that they take this link, so a failure to open it is a failure of this execution. */
 static void take(plait_device_run_t *run, ways_t *ways, int l)
 {
     plait_status_t status = run->failure;
@@ -180,8 +180,8 @@ done:
     run->state = ways->is_open[l] ? ways->states[l] : NULL;
 }
 
-/* On all ranks or on none; why[]: of the first one that could not, but for those (PEER) that could
- * not because of another. */
+/* Opens the link on all ranks or on none. why[]: of the first rank that failed, except ranks (PEER) that failed
+ * because of another rank. */
 static plait_status_t open_on_all(plait_device_run_t *run, ways_t *ways, int l,
                                   verdict_t all[], char why[WHY_BYTES], bool *is_open_p)
 {
@@ -214,7 +214,7 @@ done:
     return status;
 }
 
-/* What all ranks can; why[][]: of the first one that cannot. */
+/* The links that all ranks can take; why[][]: of the first rank that cannot. */
 static uint32_t common_links(const say_t all[], int n_ranks, char why[][WHY_BYTES])
 {
     uint32_t common = all[0].can;
@@ -246,7 +246,7 @@ static plait_status_t refuse(const ways_t *ways, plait_reach_t reach,
                       text);
 }
 
-/* A rank that cannot has its matched transfers staged, also those that are offered to it. */
+/* If this fails, the rank's matched transfers are staged, also those that are offered to it. */
 static void open_matched(const plait_endpoint_t *end, ways_t *ways, int l)
 {
     const plait_matched_link_t *matched = links[l]->matched;
@@ -301,7 +301,7 @@ static plait_status_t ask_all(plait_device_run_t *run, ways_t *ways,
     for (int r = 0; r < n_ranks; r++) {
         has_failed = has_failed || all[r].has_failed;
     }
-    if (!has_failed) { /* else they meet once more at the next operation */
+    if (!has_failed) { /* else they meet again at the next operation */
         PLAIT_TRY(open_first(run, ways, reach, common_links(all, n_ranks, why),
                              verdicts, why));
     }
@@ -327,7 +327,7 @@ static plait_status_t ways_of(plait_device_run_t *run, ways_t **ways_p)
     if (ways->device == NULL) {
         ways->device = run->device;
     }
-    if (ways->device != run->device) { /* others go on as before: messages, too */
+    if (ways->device != run->device) { /* the others go on, with messages, too */
         (void)plait_device_failed(
             run, plait_fail(PLAIT_ERR_INVALID,
                             "an array on device %d, but those before were on device %d",
@@ -363,7 +363,7 @@ done:
     return status;
 }
 
-/* One that needs no other rank, or was opened with all of them, for this device. */
+/* Whether the link needs no other rank, or was opened with all ranks, for this device. */
 static bool has_matched(const plait_device_run_t *run, const ways_t *ways, int l)
 {
     const plait_endpoint_t *end = run->session->end;

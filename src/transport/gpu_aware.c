@@ -42,8 +42,8 @@ static plait_status_t fail_unknown(void)
 
 /* ---- what the library says ---- */
 
-/* MPICH and Cray MPI have the first, MPICH and Open MPI the second: of 0 as of what they were built
- * with or run with. */
+/* MPICH and Cray MPI have the first function, MPICH and Open MPI the second. Either returns 0 for a build or a
+ * run without GPU support. */
 plait_status_t plait_gpu_aware_ask(plait_aware_find_t find)
 {
     enum { OF_CUDA = 0 }; /* MPIX_GPU_SUPPORT_CUDA */
@@ -95,7 +95,8 @@ plait_status_t plait_gpu_aware_worth_trying(void)
 
 /* ---- what was proved ---- */
 
-/* By which libraries turn to GPUs, or choose how they reach peers: a proof is of one way. */
+/* Variables by which libraries turn to GPUs, or choose how they reach peers: a proof holds for one set of
+ * values. */
 static const char *const switches[] = {
     "MPICH_GPU_SUPPORT_ENABLED",
     "MPIR_CVAR_ENABLE_GPU",
@@ -114,7 +115,7 @@ static const char *const switches[] = {
     "FI_PROVIDER",
 };
 
-/* Cray MPI reads GPUs' memory by a library that the program is linked with, or is not. */
+/* Cray MPI reads GPUs' memory by a library with which the program must be linked. */
 static int is_gpu_layer(struct dl_phdr_info *info, size_t size, void *data)
 {
     (void)size;
@@ -127,7 +128,7 @@ static void add(char key[KEY_BYTES], const char *name, const char *value)
     plait_text_append(key, KEY_BYTES, "; %s %s", name, value);
 }
 
-/* In one line. */
+/* Writes the key as one line. */
 static void write_key(const plait_device_t *device, plait_aware_distance_t distance,
                       char key[KEY_BYTES])
 {
@@ -162,7 +163,7 @@ static void write_key(const plait_device_t *device, plait_aware_distance_t dista
     }
 }
 
-/* False where there is no folder for it. */
+/* False: there is no folder for the file. */
 static bool name_file(const char *key, char *file, size_t n_bytes)
 {
     const unsigned long long hash = plait_hash_bytes(PLAIT_HASH_SEED, key, strlen(key));
@@ -199,7 +200,7 @@ static bool read_line(FILE *file, char *text, int n_bytes)
     return is_there;
 }
 
-/* A file that is not whole, or of another key with the same hash, is none. */
+/* A file that is incomplete, or has another key with the same hash, does not count. */
 static plait_status_t find_proof(const plait_device_t *device,
                                  plait_aware_distance_t distance)
 {

@@ -15,42 +15,41 @@
 #include "device/device.h"
 #include "plait/status.h"
 
-/* Ranks that messages are between; a proof holds for one. */
+/* Where the two ranks of a message are; a proof holds for one distance. */
 typedef enum {
-    PLAIT_AWARE_NEAR = 1, /* of one node  */
-    PLAIT_AWARE_FAR = 2   /* of two nodes */
+    PLAIT_AWARE_NEAR = 1, /* on one node  */
+    PLAIT_AWARE_FAR = 2   /* on two nodes */
 } plait_aware_distance_t;
 
-/* A function of the MPI library; NULL: it has none of that name. */
+/* A function of the MPI library; NULL: the library has no function of that name. */
 typedef void *(*plait_aware_find_t)(const char *name);
 
-/* UNSUPPORTED where the library says that it does not read GPUs' memory. One that does not say
- * is as good as one that says it does. */
+/* UNSUPPORTED if the library says that it does not read GPUs' memory. A library that does not say counts as one
+ * that says it does. */
 plait_status_t plait_gpu_aware_ask(plait_aware_find_t find);
 
-/* UNSUPPORTED with the reason, in few words, for one of the distances: bits. */
+/* UNSUPPORTED with a short reason for one of the distances: bits. */
 plait_status_t plait_gpu_aware_can(const plait_device_t *device, unsigned distances);
 
-/* UNSUPPORTED where messages are not to be staged in its place. */
+/* UNSUPPORTED if messages must not be staged instead. */
 plait_status_t plait_gpu_aware_may_stage(void);
 
-/* For `plait info`: what MPI is given of a process's device; static until this thread's next
- * call. */
+/* For `plait info`: which memory of a process's device MPI is given; static until this thread's next call. */
 PLAIT_EXPORT const char *plait_gpu_aware_say(int ordinal);
 
 /* ---- The proof ---------------------------------------------------------------------------- */
 
-/* What a proof on this device would hold for, and the file that remembers it; in texts that have
- * room for so many bytes. INVALID: they have not. */
+/* What a proof on this device would hold for, and the file that remembers it, as texts in buffers of the given
+ * sizes. INVALID: a buffer is too small. */
 PLAIT_EXPORT plait_status_t plait_gpu_aware_key(int ordinal, int distance, char *key,
                                                 int n_key, char *file, int n_file);
 
-/* UNSUPPORTED where it is no use to try: the library says no, and nobody forces it. */
+/* UNSUPPORTED if a proof makes no sense: the library says no, and nobody forces it. */
 PLAIT_EXPORT plait_status_t plait_gpu_aware_worth_trying(void);
 
-/* Collective over MPI_COMM_WORLD of two ranks: exchanges 64 bytes and 1 MiB, which go from device
- * memory to device memory. Where MPI cannot, it may end the process. UNSUPPORTED: other bytes have
- * come than were sent. */
+/* Collective over MPI_COMM_WORLD of two ranks: exchanges 64 bytes and 1 MiB from device memory to device
+ * memory. If MPI cannot do this, it may end the process. UNSUPPORTED: the received bytes differ from the sent
+ * bytes. */
 PLAIT_EXPORT plait_status_t plait_gpu_aware_prove(int ordinal);
 
 #endif

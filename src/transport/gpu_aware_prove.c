@@ -15,14 +15,14 @@ enum { LONG_BYTES = 1 << 20, N_ROUNDS = 2 };
 
 static const int64_t sizes[] = {64, LONG_BYTES};
 
-/* Of LONG_BYTES each: what is sent, and where is received. */
+/* Buffers of LONG_BYTES each: for sending and for receiving. */
 typedef struct {
     plait_device_run_t *run;
-    char *sent, *received; /* of the device */
-    char *host[2];         /* the same */
+    char *sent, *received; /* on the device */
+    char *host[2];         /* the same on the host */
 } proof_t;
 
-/* What a rank sends in a round; no two texts have a byte in common at a place. */
+/* The bytes that a rank sends in a round; any two texts differ at every place. */
 static char byte_of(int rank, int round, int64_t i)
 {
     return (char)(i % 53 + 64 * (2 * (round % 2) + rank));
@@ -44,7 +44,7 @@ done:
     return status;
 }
 
-/* Where is received there are this rank's own bytes before. */
+/* The receive buffer first holds this rank's own bytes. */
 static plait_status_t fill(const proof_t *p, int round, int64_t n_bytes)
 {
     plait_status_t status = p->run->failure;
@@ -63,7 +63,7 @@ done:
     return plait_device_failed(run, status);
 }
 
-/* The other rank waits for the messages of one that has failed. */
+/* Called even if this rank has failed, since the other rank waits for its messages. */
 static plait_status_t exchange(const proof_t *p, int round, int64_t n_bytes)
 {
     plait_status_t status = PLAIT_OK;

@@ -18,12 +18,12 @@ typedef struct {
     const plait_handover_t *by;
     int n_sends, n_recvs;
     const plait_message_t *sends, *recvs;
-    plait_message_t *out, *in; /* what is told, not what is copied */
+    plait_message_t *out, *in; /* what ranks tell each other, not what they copy */
     letter_t *mine, *theirs;
     receipt_t receipt, *receipts;
 } handover_t;
 
-/* Everything in one buffer. */
+/* Takes all arrays in one buffer. */
 static plait_status_t take_memory(handover_t *h, void **memory_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -51,7 +51,7 @@ static void swap(handover_t *h, int n_out, int n_in)
     (void)plait_device_failed(h->run, status);
 }
 
-/* A rank that fails in the middle of its offers takes all of them back. */
+/* A rank that fails in the middle of its offers withdraws them all. */
 static void make_offers(handover_t *h)
 {
     plait_status_t status = h->run->failure;
@@ -77,8 +77,7 @@ static void make_offers(handover_t *h)
     (void)plait_device_failed(h->run, status);
 }
 
-/* After a failure what was enqueued ends before the senders are told that they have their memory
- * back. */
+/* After a failure, enqueued copies end before the senders are told that they have their memory back. */
 static void take_offers(handover_t *h)
 {
     plait_status_t status = h->run->failure;
@@ -118,7 +117,7 @@ static void give_receipts(handover_t *h)
     swap(h, n_out, n_in);
 }
 
-/* Also after a failure, for what a peer is about to read of this rank. */
+/* Also after a failure, since a peer may be about to read this rank's memory. */
 static void settle(handover_t *h)
 {
     for (int i = 0; i < h->n_sends; i++) {

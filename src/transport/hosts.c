@@ -24,8 +24,8 @@ typedef struct {
     char why[160];
 } hosts_t;
 
-/* One rank. Its link has the process's duplicates, the segment and the leader's messages; only
- * what is counted or filled during calls is its own. */
+/* One rank. Its link uses the process's duplicates, segment and leader's messages; only what calls count or
+ * fill is its own. */
 typedef struct {
     plait_mpi_link_t link;
     hosts_t *hosts;
@@ -36,7 +36,7 @@ static device_t *device_of(const plait_endpoint_t *end)
     return end->state;
 }
 
-/* Requests that never ended may still read or write what is here: it is kept then. */
+/* Requests that never ended may still read or write memory here: it is then kept. */
 static void hosts_destroy(hosts_t *hosts)
 {
     if (hosts != NULL) {
@@ -46,7 +46,7 @@ static void hosts_destroy(hosts_t *hosts)
             plait_mail_clear(&hosts->mail);
         }
         (void)pthread_mutex_destroy(&hosts->mutex);
-        plait_mpi_link_destroy(&hosts->process); /* and what leaders exchange */
+        plait_mpi_link_destroy(&hosts->process); /* and the leaders' buffers */
         if (!is_stuck) {
             plait_node_segment_destroy(&hosts->segment);
         }
@@ -56,8 +56,8 @@ static void hosts_destroy(hosts_t *hosts)
     }
 }
 
-/* After a fence that this rank has left, messages of other processes may still come: then nobody
- * shall get a communicator of MPI's that they would be taken for. */
+/* After a fence that this rank has left, messages of other processes may still come. Then the duplicates are
+ * kept, so that MPI gives them to no communicator that would take these messages as its own. */
 static void hosts_close(plait_endpoint_t *end)
 {
     device_t *device = device_of(end);
@@ -85,7 +85,7 @@ static void hosts_close(plait_endpoint_t *end)
     }
 }
 
-/* Messages to and from ranks of this process, in a list of their own: one each, at most. */
+/* Messages to and from ranks of this process, in a separate list: one each, at most. */
 enum { NEAR_ROOM = PLAIT_MPI_SEATS };
 
 static plait_status_t list_near(const plait_mpi_link_t *link, int n,
@@ -106,7 +106,7 @@ done:
     return status;
 }
 
-/* Those of other processes are under way while threads copy from each other. */
+/* Messages of other processes are under way while threads copy from each other. */
 static plait_status_t hosts_exchange(plait_session_t *session, int n_sends,
                                      const plait_message_t *sends, int n_recvs,
                                      const plait_message_t *recvs)
@@ -136,7 +136,7 @@ done:
     return status;
 }
 
-/* A mesh numbers its devices, and messages by tag are between the ranks of programs. */
+/* A mesh numbers its devices, while messages by tag are between the ranks of programs. */
 static plait_status_t refuse_matched(const plait_session_t *session)
 {
     return plait_fail(PLAIT_ERR_UNSUPPORTED,
@@ -163,7 +163,7 @@ static plait_status_t hosts_send(plait_session_t *session, const plait_half_t *s
 
 static plait_status_t hosts_refusal(plait_session_t *session)
 {
-    (void)session; /* nothing was sent that anybody could refuse */
+    (void)session; /* nothing was sent that could be refused */
     return PLAIT_OK;
 }
 
@@ -182,7 +182,7 @@ static const plait_transport_t hosts_transport = {
     .farewell = plait_mpi_farewell,
 };
 
-/* Slots count the ranks of each process; every process has one. */
+/* Slots number the ranks of each process; every process has at least one. */
 static plait_status_t take_seats(hosts_t *hosts, int n_ranks,
                                  const plait_place_t places[])
 {
@@ -211,7 +211,7 @@ done:
     return status;
 }
 
-/* The first rank of each rank's process. */
+/* The first rank in the process of a rank. */
 static int first_of(const hosts_t *hosts, int rank)
 {
     int first = 0;
@@ -222,7 +222,7 @@ static int first_of(const hosts_t *hosts, int rank)
     return first;
 }
 
-/* The memory in which this process's ranks meet, and what their leader exchanges with others. */
+/* The memory in which this process's ranks meet, and the buffers that their leader exchanges with others. */
 static plait_status_t make_room(hosts_t *hosts, int n_ranks)
 {
     plait_status_t status = PLAIT_OK;
@@ -327,10 +327,10 @@ plait_status_t plait_hosts_open(uint64_t comm_bits, int n_ranks,
             n_made++;
         }
     }
-    hosts = NULL; /* the endpoints' */
+    hosts = NULL; /* the endpoints have it now */
 done:
     for (int i = 0; status != PLAIT_OK && i < n_made; i++) {
-        hosts = NULL; /* the last one frees it */
+        hosts = NULL; /* closing the last endpoint frees it */
         hosts_close(&ends[i]);
     }
     hosts_destroy(hosts);

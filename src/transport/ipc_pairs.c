@@ -8,22 +8,22 @@
 
 #include <string.h>
 
-/* A rank's two events for another one: by `filled` that learns that a message to it is there, by
- * `taken` that its message was read. A sender goes on when it has ordered its stream behind
- * `taken`, and sends the next message after that: so neither is recorded anew before who waits for
- * it has said so to its stream, and no two threads are at one pair at once. Records of an event are
- * in their order also where they are on several streams: each comes after the one before. */
+/* A rank's two events for another rank: `filled` tells that rank that a message to it is there, `taken` that
+ * its message was read. A sender goes on when it has ordered its stream behind `taken`, and sends the next
+ * message after that. So neither event is recorded anew before the rank that waits for it has ordered its
+ * stream behind it, and no two threads use one pair at once. Records of an event are in order even on several
+ * streams: each comes after the one before. */
 enum { N_EVENTS = 2, FILLED = 0, TAKEN = 1, MAX_OPENED = 16 };
 
 typedef struct {
     uint64_t base, number;
     char *here;       /* NULL: free */
-    int64_t n_latest; /* of all uses, when this one was last used */
+    int64_t n_latest; /* among all uses, the number of its last use */
 } opened_t;
 
 typedef struct {
     plait_event_t *mine[N_EVENTS];
-    plait_device_handle_t handles[N_EVENTS]; /* for the peer */
+    plait_device_handle_t handles[N_EVENTS]; /* of `mine`, for the peer */
     plait_event_t *theirs[N_EVENTS];
     bool is_recorded[N_EVENTS]; /* mine */
     opened_t opened[MAX_OPENED];
@@ -32,7 +32,7 @@ typedef struct {
 
 typedef struct {
     int n_ranks;
-    bool has_virtual; /* as the link */
+    bool has_virtual; /* as in the link */
     pair_t *pairs;
 } pairs_t;
 
@@ -64,7 +64,7 @@ done:
     return status;
 }
 
-/* What is read by them ends first. */
+/* Reads of the opened memory end first. */
 static void pair_close(plait_device_t *device, pair_t *pair)
 {
     const plait_device_table_t *table = device->table;
@@ -122,7 +122,7 @@ static plait_status_t record(const plait_device_run_t *run, pair_t *pair, int wh
 
 /* ---- the sender ---- */
 
-/* In memory that the device shows; given back when the message was taken. */
+/* Copies to memory that the device can show; given back when the message was taken. */
 static plait_status_t copy_aside(plait_sending_t *sending, plait_device_shown_t *shown)
 {
     plait_status_t status = PLAIT_OK;
@@ -191,8 +191,8 @@ static plait_status_t pairs_settle(plait_sending_t *sending,
 
 /* ---- the receiver ---- */
 
-/* The place of a block: where it is, or was under another number, or a free one, or that of the one
- * that was not used for the longest time. */
+/* The place of a block: where the block is, or was under another number; else a free place, or the place that
+ * was not used for the longest time. */
 static opened_t *place_of(pair_t *pair, uint64_t base)
 {
     opened_t *oldest = &pair->opened[0];
@@ -206,7 +206,7 @@ static opened_t *place_of(pair_t *pair, uint64_t base)
     return (same != NULL) ? same : oldest;
 }
 
-/* What reads a block that gives up its place ends first: all messages of the peer until now. */
+/* Reads of a block that gives up its place end first: all messages of the peer until now. */
 static plait_status_t open_block(plait_device_t *device, pair_t *pair,
                                  const plait_device_shown_t *shown, char **here_p)
 {

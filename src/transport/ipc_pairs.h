@@ -6,7 +6,7 @@
 
 extern const plait_matched_link_t plait_ipc_pairs;
 
-/* Of the link's state: whether ranks open each other's virtual memory. */
+/* Whether ranks open each other's virtual memory; state: the link's. */
 bool plait_ipc_has_virtual(const void *state);
 
 #endif

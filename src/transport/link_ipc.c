@@ -25,11 +25,11 @@ typedef struct {
     int peer;
     uint64_t base, number;
     char *here;       /* NULL: free */
-    int64_t n_latest; /* of all uses, when this one was last used */
+    int64_t n_latest; /* among all uses, the number of its last use */
 } opened_t;
 
 typedef struct {
-    plait_event_t *filled, *taken; /* one of each for a rank; this one's are shown */
+    plait_event_t *filled, *taken; /* one of each for a rank; others see this rank's */
 } events_t;
 
 typedef struct {
@@ -39,9 +39,9 @@ typedef struct {
     bool has_virtual;           /* all ranks open each other's virtual memory */
     opened_t opened[MAX_OPENED];
     int64_t n_uses;
-    void **copies; /* of messages of this exchange, in memory that can be shown */
+    void **copies; /* of this exchange's messages, in memory that can be shown */
     int n_copies;
-    bool has_said; /* why that is done */
+    bool has_said; /* the reason for copies was logged */
 } ipc_t;
 
 /* What a rank shows the others before the first exchange. */
@@ -69,7 +69,7 @@ done:
 
 /* ---- blocks of peers ---- */
 
-/* What still reads it ends first, on this stream and on those of operations before. */
+/* Reads of the block end first, on this stream and on the streams of earlier operations. */
 static void drop(plait_device_run_t *run, opened_t *opened)
 {
     const ipc_t *ipc = run->state;
@@ -86,7 +86,7 @@ static void drop(plait_device_run_t *run, opened_t *opened)
     *opened = (opened_t){.here = NULL};
 }
 
-/* The place of a block: where it is, or was under another number, or a free one, or that of the one that
+/* The place of a block: where the block is, or was under another number; else a free place, or the place that
  * was not used for the longest time. */
 static opened_t *place_of(ipc_t *ipc, int peer, uint64_t base)
 {
@@ -123,7 +123,7 @@ done:
 
 /* ---- an exchange ---- */
 
-/* In memory that the device shows; given back when the exchange is over. */
+/* Copies to memory that the device can show; given back when the exchange is over. */
 static plait_status_t copy_aside(plait_device_run_t *run,
                                  const plait_message_t *message,
                                  plait_device_shown_t *shown)
@@ -215,7 +215,7 @@ static void give_copies(ipc_t *ipc, plait_device_t *device, plait_stream_t strea
     ipc->n_copies = 0;
 }
 
-/* After a failure peers may still read them, until all have met. */
+/* After a failure peers may still read the copies, until all have met. */
 static void ipc_finish(plait_device_run_t *run)
 {
     if (run->failure == PLAIT_OK) {
@@ -236,15 +236,15 @@ static plait_status_t ipc_exchange(plait_device_run_t *run, int n_sends,
 
     run->is_held = true;
     if (run->failure == PLAIT_OK) {
-        give_copies(run->state, run->device, run->stream); /* of one that has failed */
+        give_copies(run->state, run->device, run->stream); /* of a failed exchange */
     }
     return plait_handover(run, &by, n_sends, sends, n_recvs, recvs);
 }
 
 /* ---- before the first one ---- */
 
-/* Whether this rank's last copy from peers is over: a result that nobody looks at may still be on its
- * way. It comes, but where peers were given up. */
+/* Whether this rank's last copy from peers is over: a result that nobody looks at may still be on its way. It
+ * arrives, unless peers were given up. */
 static bool is_brought(plait_device_t *device, const ipc_t *ipc, bool is_whole)
 {
     const plait_device_table_t *table = device->table;
@@ -291,7 +291,7 @@ static void ipc_close(plait_device_t *device, void *state, bool is_whole)
     plait_free(ipc);
 }
 
-/* What is read from a peer that is what it says. */
+/* The bytes that prove that memory read from a peer is the peer's. */
 static void fill(char bytes[], uint64_t nonce)
 {
     for (int i = 0; i < PROBE_BYTES; i++) {
@@ -299,7 +299,7 @@ static void fill(char bytes[], uint64_t nonce)
     }
 }
 
-/* The proof on all pairs. Memory: this rank's probe, and room for that of a peer. */
+/* The proof on all pairs. Memory: this rank's probe, and room for a peer's probe. */
 typedef struct {
     plait_device_run_t *run;
     ipc_t *ipc;
@@ -315,7 +315,7 @@ static plait_status_t say_without(int rank)
     return PLAIT_OK;
 }
 
-/* The same bytes in virtual memory. Without that it is not shown, and nothing has failed. */
+/* The same bytes in virtual memory. Without virtual memory none is shown, and nothing has failed. */
 static plait_status_t show_virtual(proof_t *p)
 {
     plait_status_t status = PLAIT_OK;
@@ -392,7 +392,7 @@ done:
     return status;
 }
 
-/* can_p: its virtual memory, too, or it can still be so. */
+/* can_p: whether its virtual memory can be read, too, or may still turn out so. */
 static plait_status_t read_peer(const proof_t *p, int peer, bool *can_p)
 {
     plait_status_t status = PLAIT_OK;

@@ -16,7 +16,7 @@
 #include <string.h>
 
 typedef struct {
-    plait_event_t *ready; /* all before an exchange */
+    plait_event_t *ready; /* after all work before an exchange */
 } state_t;
 
 bool plait_device_is_of_process(const plait_endpoint_t *end)
@@ -78,14 +78,14 @@ done:
 
 /* ---- an exchange ---- */
 
-/* Messages as MPI gets them, all in one list: those that are sent first. */
+/* Messages as MPI gets them, all in one list: the messages that are sent come first. */
 typedef struct {
     plait_device_run_t *run;
     int n_sends, n;
-    const plait_message_t *given; /* by their places of the device */
+    const plait_message_t *given; /* with their places on the device */
     plait_message_t *mail;
-    void **copies; /* of each, where its place is not MPI's to read; else NULL */
-    void *spare;   /* for what a rank that has failed is sent */
+    void **copies; /* of each message whose place MPI cannot read; else NULL */
+    void *spare;   /* for messages to a rank that has failed */
 } exchange_t;
 
 static plait_status_t copy(const plait_device_run_t *run, void *dst, const void *src,
@@ -96,7 +96,7 @@ static plait_status_t copy(const plait_device_run_t *run, void *dst, const void 
     return device->table->copy(device, run->stream, dst, NULL, src, n);
 }
 
-/* Where MPI finds n_bytes, or puts them: at `data`, else in a copy of it. */
+/* The place where MPI finds n_bytes, or puts them: `data`, or a copy of it. */
 static plait_status_t place(plait_device_run_t *run, void *data, int64_t n_bytes,
                             bool is_send, void **copy_p)
 {
@@ -120,7 +120,7 @@ done:
     return status;
 }
 
-/* Until MPI may read what is sent, and nobody reads any more what it will write to. */
+/* Waits until MPI may read the data to be sent, and nobody reads any more the memory that MPI will write. */
 static plait_status_t prepare(exchange_t *x)
 {
     plait_status_t status = PLAIT_OK;
@@ -138,8 +138,7 @@ done:
     return status;
 }
 
-/* Peers wait for messages of a rank that has failed: it sends empty ones, and what it is sent goes to
- * memory of the host. */
+/* Peers wait for messages of a rank that has failed: it sends empty messages, and receives into host memory. */
 static plait_status_t prepare_nothing(exchange_t *x)
 {
     plait_status_t status = PLAIT_OK;
@@ -195,7 +194,7 @@ static void swap(exchange_t *x)
     }
 }
 
-/* Where a message never ended MPI may still write to what it was given: that is kept. */
+/* If a message never ended, MPI may still write to the memory that it was given: that memory is kept. */
 static void finish(exchange_t *x)
 {
     plait_device_t *device = x->run->device;
@@ -245,7 +244,7 @@ static plait_status_t mpi_exchange(plait_device_run_t *run, int n_sends,
 
 /* ---- matched transfers ---- */
 
-/* Asked once: the answer is in a file. */
+/* Asked only once: the answer is in a file. */
 static bool matched_can(const plait_endpoint_t *end, const plait_device_t *device)
 {
     plait_mpi_link_t *link = end->moves_chunks ? end->state : NULL;

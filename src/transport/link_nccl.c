@@ -14,7 +14,7 @@
 
 typedef struct {
     plait_nccl_t *nccl;
-    plait_event_t *latest; /* the last exchange */
+    plait_event_t *latest; /* behind the last exchange */
 } link_t;
 
 typedef struct {
@@ -35,7 +35,7 @@ done:
     return status;
 }
 
-/* Until what was begun is over; for as long as those who are waited for may still come. */
+/* Waits until the call is over, for as long as the ranks waited for may still come. */
 static plait_status_t wait_for(const plait_device_nccl_t *call, plait_nccl_t *nccl)
 {
     plait_status_t status = PLAIT_OK;
@@ -78,7 +78,7 @@ static void link_abandon(plait_device_run_t *run, void *state)
     end_link(run->device, state, false);
 }
 
-/* Each says whether it is ready to go on; card: the first rank's when it returns. */
+/* Each rank says whether it is ready to go on; card: the first rank's when this returns. */
 static plait_status_t share_card(plait_device_run_t *run, plait_status_t ready,
                                  card_t *card)
 {
@@ -103,7 +103,7 @@ done:
     return status;
 }
 
-/* A group is ended also where a part of it was refused. */
+/* Ends the group even if a part of it was refused. */
 static plait_status_t begin_group(plait_device_run_t *run, const link_t *link,
                                   int n_sends, const plait_message_t sends[],
                                   int n_recvs, const plait_message_t recvs[])
@@ -134,7 +134,7 @@ done:
 
 /* ---- before the first exchange ---- */
 
-/* On the device, and the same pinned: for each rank a byte that goes to it, then one that comes. */
+/* On the device, and the same in pinned memory: for each rank a byte to it, then a byte from it. */
 typedef struct {
     plait_device_run_t *run;
     link_t *link;
@@ -142,7 +142,7 @@ typedef struct {
     char *bytes, *pinned;
 } opening_t;
 
-/* Not 0, which is what is there before. */
+/* Not 0, which is there before. */
 static char byte_of(const opening_t *o, int from, int to)
 {
     enum { N_VALUES = 127 };
@@ -161,7 +161,7 @@ static plait_status_t prepare(opening_t *o)
     PLAIT_CHECK(o->link != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(table->event_create(device, &o->link->latest));
     PLAIT_TRY(table->event_record(device, o->link->latest, o->run->stream));
-    /* What the program has begun takes the time that it takes: none of it is NCCL's. */
+    /* Work that the program has begun may take long: none of that time is NCCL's. */
     PLAIT_TRY(table->event_wait(device, o->link->latest));
     PLAIT_TRY(table->take(device, o->run->stream, 2 * end->size, &bytes));
     o->bytes = bytes;
@@ -201,7 +201,7 @@ done:
     return status;
 }
 
-/* Until all pairs are connected. */
+/* Waits until all pairs are connected. */
 static plait_status_t bring_bytes(const opening_t *o)
 {
     plait_status_t status = PLAIT_OK;
@@ -232,9 +232,9 @@ done:
     return status;
 }
 
-/* Nobody calls MPI while NCCL is polled, and a message of the meeting before may wait for that. So what NCCL
- * does with all ranks is begun between two meetings, and waited for after the second one: then all
- * have begun it, and NCCL's own threads go on with it. */
+/* Nobody calls MPI while NCCL is polled, and a message of the last meeting may wait for a call of MPI. So
+ * NCCL's collective steps are begun between two meetings, and waited for after the second: by then all ranks
+ * have begun them, and NCCL's own threads go on with them. */
 static plait_status_t go(opening_t *o)
 {
     plait_status_t status = PLAIT_OK;

@@ -20,7 +20,7 @@
 
 #include <stdio.h>
 
-/* For a stream that is let go, though somebody it might wait for is gone. */
+/* For a stream that is released although a rank that it might wait for is gone. */
 static const int64_t grace_ns = INT64_C(2000000000);
 
 static plait_status_t link_can(const plait_endpoint_t *end,
@@ -39,13 +39,14 @@ done:
 
 /* ---- places ---- */
 
-/* By which put and signal know a place in a rank's part. */
+/* The address by which put and signal know a place in a rank's part. */
 static char *at(const plait_nvshmem_link_t *link, int rank, int64_t offset)
 {
     return link->job->pool + link->peers[rank].offset + offset;
 }
 
-/* In `of`: which piece `from` has put into the slot of piece g there; or has taken. */
+/* A signal in the part of `of`: the latest piece that `from` has put into the slot of piece g there; or that it
+ * has taken. */
 static uint64_t *signal_at(const plait_nvshmem_link_t *link, int of, int from,
                            uint64_t g, bool is_taken)
 {
@@ -54,7 +55,7 @@ static uint64_t *signal_at(const plait_nvshmem_link_t *link, int of, int from,
     return (uint64_t *)(void *)at(link, of, i * (int64_t)sizeof(uint64_t));
 }
 
-/* In `of`, for piece g of `from`. */
+/* The slot in the part of `of` for piece g of `from`. */
 static char *slot_at(const plait_nvshmem_link_t *link, int of, int from, uint64_t g)
 {
     const int64_t i = (int64_t)(from - (from > of)) * PLAIT_NVSHMEM_SLOTS +
@@ -115,7 +116,7 @@ done:
     return status;
 }
 
-/* The round's piece of a message: n_bytes 0 where there is none any more. */
+/* The message's piece in this round: n_bytes 0 if there is no piece left. */
 static int64_t piece_of(const plait_nvshmem_link_t *link, const plait_message_t *m,
                         int64_t round, int64_t *offset_p)
 {
@@ -220,7 +221,7 @@ void plait_nvshmem_free(plait_device_t *device, plait_nvshmem_link_t *link)
     plait_free(link);
 }
 
-/* Whether all that this rank has on the stream is done. */
+/* Whether all work of this rank on the stream is done. */
 static bool release(plait_device_run_t *run, plait_nvshmem_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
@@ -230,11 +231,11 @@ static bool release(plait_device_run_t *run, plait_nvshmem_link_t *link)
     plait_wait_t wait = plait_wait_begin("NVSHMEM", -1);
     int64_t limit_ns = 0;
     bool is_over = false;
-    bool is_written = true; /* what was enqueued aside */
+    bool is_written = true; /* the copy enqueued aside */
 
     PLAIT_TRY(table->event_record(device, link->latest, run->stream));
     link->call->quiet(
-        run->stream); /* on a device that is lost it would end the process */
+        run->stream); /* if the device is lost, this would end the process */
     PLAIT_TRY(table->event_record(device, link->latest, run->stream));
     while (!(is_over && is_written) && (limit_ns == 0 || plait_clock_ns() < limit_ns)) {
         if (is_written) {
@@ -253,14 +254,14 @@ static bool release(plait_device_run_t *run, plait_nvshmem_link_t *link)
     }
 done:
     if (status == PLAIT_OK && !is_written) {
-        link->pinned = NULL; /* nobody else may have what will still be read */
+        link->pinned = NULL; /* must not be reused while it may still be read */
     }
     return is_over && is_written;
 }
 
 void plait_nvshmem_abandon(plait_device_run_t *run, plait_nvshmem_link_t *link)
 {
-    char text[400]; /* of the failure that it is for */
+    char text[400]; /* of the failure that is the reason */
     plait_pes_t pes = {{0}};
 
     (void)snprintf(text, sizeof(text), "%s", plait_error_text());
@@ -282,8 +283,8 @@ static void link_abandon(plait_device_run_t *run, void *state)
     plait_nvshmem_abandon(run, state);
 }
 
-/* Whether a peer has taken the last pieces, one for each slot, by signals that were read: no signal of it is
- * under way then. */
+/* Whether a peer has taken the last pieces, one for each slot, according to signals that were read: then no
+ * signal of the peer is under way. */
 static bool has_taken(const plait_nvshmem_link_t *link, int rank)
 {
     const uint64_t n_sent = link->peers[rank].n_sent;
@@ -297,7 +298,7 @@ static bool has_taken(const plait_nvshmem_link_t *link, int rank)
     return has_all;
 }
 
-/* Peers have taken all that was put, and no more of them will write here. */
+/* Waits until peers have taken all that was put, and will write nothing more here. */
 static plait_status_t settle(plait_device_t *device, plait_nvshmem_link_t *link)
 {
     plait_status_t status = PLAIT_OK;

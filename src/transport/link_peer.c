@@ -4,10 +4,10 @@
 #include "base/status.h"
 #include "transport/handover.h"
 
-/* Both are recorded anew in every exchange. Whoever waits for one waits for the last record, which is
- * of this exchange or, where this rank has gone ahead, of a later one of the same operation, which
- * depends on nothing that the waiting rank has not enqueued yet. Where another operation records them,
- * perhaps on another stream, a fence came before, and nobody is about to wait for them. */
+/* Both events are recorded anew in every exchange. A wait for an event is for its last record. This record is
+ * of the same exchange or, if its rank has gone ahead, of a later exchange of the same operation, which depends
+ * on nothing that the waiting rank has not enqueued yet. When another operation records the events, perhaps on
+ * another stream, a fence came before, and nobody is about to wait for them. */
 typedef struct {
     plait_event_t *filled, *taken;
     bool has_filled, has_taken; /* been recorded */
@@ -130,8 +130,8 @@ static plait_status_t peer_exchange(plait_device_run_t *run, int n_sends,
 
 /* ---- matched transfers ---- */
 
-/* Each has events of its own: one of the sender, which its receiver has done with when it answers, and
- * one of the receiver, which is the sender's with the answer. */
+/* Each transfer has its own events: one of the sender, which the receiver no longer needs when it answers, and
+ * one of the receiver, which the answer hands to the sender. */
 
 static bool matched_can(const plait_endpoint_t *end, const plait_device_t *device)
 {
@@ -175,7 +175,7 @@ done:
     return status;
 }
 
-/* Where this rank's own device fails the thread waits, by the receiver's. */
+/* If this rank's own device fails, the thread waits by the receiver's device. */
 static plait_status_t matched_settle(plait_sending_t *sending,
                                      const plait_receipt_t *receipt)
 {
@@ -186,7 +186,7 @@ static plait_status_t matched_settle(plait_sending_t *sending,
         plait_device_t *receiver = address_of(receipt->words[0]);
         plait_event_t *taken = address_of(receipt->words[1]);
         status = table->event_order(sending->run->device, taken, sending->run->stream);
-        if (status != PLAIT_OK) { /* it is being read, and will be given back */
+        if (status != PLAIT_OK) { /* the memory is being read, and will be given back */
             (void)receiver->table->event_wait(receiver, taken);
         }
         receiver->table->event_destroy(receiver, taken);

@@ -15,13 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What is in the counter of fences beside it: a rank has left one that was not over, so that its
- * memory is no longer what it showed; and all have come to it since then. */
+/* Flags beside the count of fences: GIVEN_UP: a rank has left a fence that was not over, so its memory no
+ * longer is what it showed; TOO_LATE: all ranks have come to that fence since then. */
 #define GIVEN_UP (UINT32_C(1) << 31)
 #define TOO_LATE (UINT32_C(1) << 30)
 #define COUNTED  (TOO_LATE - 1)
 
-/* A record with what it publishes, on cache lines of its own. */
+/* A record with its published bytes, on its own cache lines. */
 enum {
     RECORD_STRIDE =
         (offsetof(plait_record_t, slot) + PLAIT_PUBLISH_BYTES + 63) / 64 * 64
@@ -32,28 +32,28 @@ typedef struct meeting {
     int n_joined;
     int n_left;
     bool *has_joined;          /* by rank */
-    _Atomic uint32_t given_up; /* by whom: 1 + rank, status << 24 */
+    _Atomic uint32_t given_up; /* the first rank: 1 + rank, status << 24 */
     char *records; /* two sets of n: a fence fills one while the other is read */
     _Atomic int n_arrived;
     _Atomic uint32_t
-        n_fences;      /* completed, with the above; the next one never will be then */
-    plait_bell_t bell; /* rung at each */
+        n_fences;      /* completed, and the flags above: then the next never is */
+    plait_bell_t bell; /* rung at each fence */
     plait_mail_t mail; /* messages of exchange, when direct access is off */
     struct meeting *next;
 } meeting_t;
 
-/* There from the beginning, as many as are open at once where ranks follow each other: a rank that had
- * no memory for one would be missed in it, and come to the next one too early. */
+/* Meetings made at the beginning: as many as are open at once if ranks follow each other. A rank that found no
+ * memory for a meeting would be missed in it, and come to the next meeting too early. */
 enum { N_SPARE = 2 };
 
 typedef struct {
     int n;
     int n_open; /* endpoints not yet closed */
     pthread_mutex_t mutex;
-    meeting_t *open;         /* oldest first: somebody may still join */
+    meeting_t *open;         /* oldest first: ranks may still join */
     meeting_t *spare;        /* for reuse */
     plait_mail_t mail;       /* matched transfers */
-    plait_node_maps_t *maps; /* of what ranks show each other; NULL: not needed yet */
+    plait_node_maps_t *maps; /* of memory that ranks show; NULL: not needed yet */
 } group_t;
 
 typedef struct {
@@ -100,7 +100,7 @@ static meeting_t *meeting_create(int n)
     return meeting;
 }
 
-/* Under the mutex. The meeting leaves the open list when nobody else can join. */
+/* Under the mutex. The meeting leaves the open list when no other rank can join. */
 static meeting_t *join(group_t *group, int64_t run, int rank)
 {
     meeting_t **place = &group->open;
@@ -151,7 +151,7 @@ done:
     return status;
 }
 
-/* The last one to leave puts the meeting aside for reuse. */
+/* The last rank to leave puts the meeting aside for reuse. */
 static void local_end(plait_session_t *session)
 {
     group_t *group = group_of(session->end);
@@ -184,7 +184,7 @@ static bool is_over(void *context)
     return (now & TOO_LATE) != 0 || (now & COUNTED) != fence->before;
 }
 
-/* Who has given up may be unknown: two at once have taken each other's note for their own. */
+/* The rank that gave up may be unknown: two ranks at once have taken each other's note for their own. */
 static plait_status_t fail_late(meeting_t *meeting, int rank)
 {
     const uint32_t word = atomic_load(&meeting->given_up);
@@ -198,9 +198,9 @@ static plait_status_t fail_late(meeting_t *meeting, int rank)
                             rank, (int)(word & 0xffffff) - 1);
 }
 
-/* Either a rank gives the fence up, or it is over for all; then it is for a rank that is slow to see it, too,
- * although the next one may have been given up meanwhile. Those who have come wait on for the others, each as
- * long as it wants to. */
+/* Either a rank gives up the fence, or the fence is over for all. Then it is also over for a rank that is slow
+ * to see it, although the next fence may have been given up meanwhile. Ranks that have come go on waiting for
+ * the others, each as long as it wants to. */
 static plait_status_t wait_for_fence(meeting_t *meeting, int rank, uint32_t number)
 {
     plait_status_t status = PLAIT_OK;
@@ -221,7 +221,7 @@ static plait_status_t wait_for_fence(meeting_t *meeting, int rank, uint32_t numb
             if ((before & GIVEN_UP) == 0) {
                 (void)atomic_compare_exchange_strong(&meeting->given_up, &mine, 0);
             }
-            status = PLAIT_OK; /* it has come to an end meanwhile */
+            status = PLAIT_OK; /* the fence is over by now */
         }
     }
     const uint32_t now = atomic_load(&meeting->n_fences);
@@ -247,7 +247,7 @@ static void show(plait_session_t *session, const plait_record_t *mine,
 
     uint32_t before = atomic_load(&meeting->n_fences) & COUNTED;
 
-    session->fence = before; /* it cannot end without this rank */
+    session->fence = before; /* no fence ends without this rank */
     plait_record_write(records_of(session) + (int64_t)end->rank * RECORD_STRIDE, mine,
                        bytes, n_bytes);
     if (atomic_fetch_add(&meeting->n_arrived, 1) == end->size - 1) {
@@ -445,7 +445,7 @@ plait_status_t plait_local_open(int n, plait_endpoint_t ends[])
 done:
     if (status != PLAIT_OK) {
         for (int i = 0; i < n_made; i++) {
-            local_close(&ends[i]); /* the last one frees the group */
+            local_close(&ends[i]); /* closing the last endpoint frees the group */
         }
         if (n_made == 0 && has_mail) {
             plait_mail_clear(&group->mail);

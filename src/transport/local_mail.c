@@ -12,23 +12,23 @@
 #include <string.h>
 #include <time.h>
 
-/* On the sender's stack until the receiver has judged it; a buffered one is allocated. */
+/* On the sender's stack until the receiver has judged it; a letter of a buffered send is allocated. */
 struct plait_letter {
     int source, dest, tag;
     const void *data;
     int64_t n_bytes;
     plait_content_t content;
     plait_parcel_t
-        *parcel; /* in the place of data, which is NULL, until that is wanted */
+        *parcel; /* replaces data, which is NULL, until the bytes are wanted */
     bool is_wanted;
-    bool is_void; /* it was wanted, but the sender has failed to bring it */
+    bool is_void; /* the bytes were wanted, but the sender has failed to bring them */
     bool is_buffered;
     bool is_taken;
     bool is_judged;
     plait_status_t verdict;
     char text[160]; /* why the verdict is not OK */
     plait_letter_t *next;
-    /* behind a buffered one: the data */
+    /* behind a buffered letter: its data */
 };
 
 plait_status_t plait_mail_init(plait_mail_t *mail, int n_ranks)
@@ -106,8 +106,8 @@ static int64_t held_by(const plait_letter_t *letter)
     return (int64_t)sizeof(*letter) + letter->n_bytes;
 }
 
-/* A buffered letter that was judged: it is done with, or kept for its sender. Who sent to
- * itself knows already. */
+/* A buffered letter that was judged: it is freed, or kept for its sender. A rank that sent to itself knows the
+ * verdict already. */
 static void file(plait_mail_t *mail, plait_letter_t *letter)
 {
     mail->ranks[letter->source].held_bytes -= held_by(letter);
@@ -115,7 +115,7 @@ static void file(plait_mail_t *mail, plait_letter_t *letter)
         plait_free(letter);
     } else {
         plait_letter_t **place = &mail->refused;
-        while (*place != NULL) { /* the first one is told first */
+        while (*place != NULL) { /* the first refusal is told first */
             place = &(*place)->next;
         }
         letter->next = NULL;
@@ -136,7 +136,7 @@ static plait_letter_t *find(const plait_mail_t *mail, int rank, int source, int 
     return NULL;
 }
 
-/* This rank's own letter, for which its receiver waits: the bytes are brought outside the mutex. */
+/* For this rank's own letter, whose receiver waits: brings the bytes outside the mutex. */
 static bool has_brought(plait_mail_t *mail, plait_letter_t *own)
 {
     bool is_due = own != NULL && own->is_wanted && own->data == NULL && !own->is_void;
@@ -153,8 +153,8 @@ static bool has_brought(plait_mail_t *mail, plait_letter_t *own)
     return is_due;
 }
 
-/* Sleeps until something changes for the rank; now and then asks whether to go on. Meanwhile its own
- * letter, if there is one, is looked after. */
+/* Sleeps until something changes for the rank; now and then asks whether to go on. Meanwhile looks after the
+ * rank's own letter, if there is one. */
 static plait_status_t wait_for_change(plait_mail_t *mail, int rank, plait_wait_t *wait,
                                       plait_letter_t *own)
 {
@@ -196,7 +196,7 @@ done:
     return status;
 }
 
-/* A letter, the half that it is for, and the letter that the receiving rank has sent in the same call
+/* A letter, the half that receives it, and the letter that the receiving rank has sent in the same call
  * (NULL). */
 typedef struct {
     plait_mail_t *mail;
@@ -205,7 +205,7 @@ typedef struct {
     int rank;
 } delivery_t;
 
-/* What was offered to a half that takes bytes alone. */
+/* For an offered message whose receiving half takes only bytes. */
 static plait_status_t want(const delivery_t *d)
 {
     plait_status_t status = PLAIT_OK;
@@ -253,7 +253,7 @@ done:
     return status;
 }
 
-/* The verdict for a sender whose receiver has failed itself: no half of any length. */
+/* The verdict for a sender whose receiver has failed itself: it fits no half of any length. */
 static void refuse(plait_letter_t *letter, int rank)
 {
     letter->verdict = PLAIT_ERR_TRUNCATION;
@@ -267,7 +267,7 @@ static void refuse(plait_letter_t *letter, int rank)
 static plait_status_t take(const delivery_t *d, plait_matched_t *matched_p)
 {
     plait_letter_t *letter = d->letter;
-    const int source = letter->source; /* who waits for the verdict, or for room */
+    const int source = letter->source; /* it may wait for the verdict, or for room */
     plait_status_t status = judge(letter, d->recv, d->rank);
     const bool is_refused = status != PLAIT_OK;
 
@@ -311,7 +311,7 @@ static plait_status_t receive(plait_mail_t *mail, const plait_half_t *recv, int 
     return (d.letter != NULL) ? take(&d, matched_p) : status;
 }
 
-/* The verdict on a posted letter. A sender that gives up withdraws it, but never while it is
+/* Waits for the verdict on a posted letter. A sender that gives up withdraws the letter, but never while it is
  * being copied. */
 static plait_status_t await_verdict(plait_mail_t *mail, plait_letter_t *letter)
 {

@@ -12,7 +12,7 @@
 
 typedef struct plait_letter plait_letter_t;
 
-/* Of one rank, whose threads alone sleep here: what concerns others does not wake them. */
+/* For one rank. Only its own threads sleep here: changes for other ranks do not wake them. */
 typedef struct {
     pthread_cond_t changed;
     int64_t held_bytes; /* of its buffered letters */
@@ -28,13 +28,13 @@ typedef struct {
     _Atomic int n_refused;
 } plait_mail_t;
 
-/* Where it fails there is nothing to clear, and no harm in it. */
+/* After a failure there is nothing to clear, though clearing does no harm. */
 plait_status_t plait_mail_init(plait_mail_t *mail, int n_ranks);
 
-/* Logs what was never received, and refusals that no sender learnt of. */
+/* Logs messages that were never received, and refusals that no sender learnt of. */
 void plait_mail_clear(plait_mail_t *mail);
 
-/* As the functions of the same name in transport.h. */
+/* Like the functions of the same name in transport.h. */
 plait_status_t plait_mail_exchange(plait_mail_t *mail, int rank, int n_sends,
                                    const plait_message_t *sends, int n_recvs,
                                    const plait_message_t *recvs);
@@ -44,8 +44,7 @@ plait_status_t plait_mail_sendrecv(plait_mail_t *mail, int rank,
 plait_status_t plait_mail_send(plait_mail_t *mail, int rank, const plait_half_t *send);
 plait_status_t plait_mail_refusal(plait_mail_t *mail, int rank);
 
-/* Whether a message for this receiving half lies ready; whether a buffered send of n_bytes
- * would not wait. */
+/* Whether a message for this receiving half is ready; whether a buffered send of n_bytes would not wait. */
 bool plait_mail_has(plait_mail_t *mail, int rank, const plait_half_t *recv);
 bool plait_mail_has_room(plait_mail_t *mail, int rank, int64_t n_bytes);
 

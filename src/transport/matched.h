@@ -21,14 +21,14 @@ static inline plait_status_t plait_matched_judge(int64_t n_bytes,
                                                          : PLAIT_OK;
 }
 
-/* What a half is for its partner where its rank's device has failed: of no length and another dtype,
- * so that it is refused, or refuses what it is sent. */
+/* The content of a half whose rank has a failed device, as its partner sees it: no length and another dtype, so
+ * that the half is refused, or refuses what it is sent. */
 static inline plait_content_t plait_matched_refusing(plait_content_t content)
 {
     return (content == PLAIT_U8) ? PLAIT_S8 : PLAIT_U8;
 }
 
-/* What is said of arrays of one dtype and length that are not the same all the same. */
+/* A note on arrays that have one dtype and length but still differ. */
 static inline const char *plait_matched_note(plait_content_t sent,
                                              plait_content_t expected)
 {
@@ -38,7 +38,7 @@ static inline const char *plait_matched_note(plait_content_t sent,
                : "";
 }
 
-/* A message and what its receiver expects; sent and expected. */
+/* A message and what its receiver expects; in arrays: sent, expected. */
 typedef struct {
     int source, dest, tag;
     int64_t n_bytes[2];
@@ -46,8 +46,8 @@ typedef struct {
     const plait_peer_t *partner; /* of this rank; NULL: unknown */
 } plait_matched_fault_t;
 
-/* Records the text of a verdict other than OK, the same on both sides, and what the partner is
- * seen to run, and returns it. */
+/* Records the text of a verdict other than OK, and what the partner is seen to run, and returns the verdict.
+ * The text is the same on both sides. */
 plait_status_t plait_matched_fail(plait_status_t verdict,
                                   const plait_matched_fault_t *fault);
 

@@ -16,7 +16,7 @@
  */
 enum { PLAIT_MPI_TEXT_BYTES = 1024, PLAIT_MPI_VERSION_BYTES = 16384 };
 
-/* Of the MPI constants the callers need these, in this form in every ABI. */
+/* The MPI constants that callers need, in this form in every ABI. */
 enum {
     PLAIT_MPI_NOBODY = -2, /* PLAIT_PROC_NULL */
     PLAIT_MPI_ANY_RANK = -1,
@@ -36,14 +36,13 @@ typedef struct {
     int64_t n_bytes;
 } plait_mpi_envelope_t;
 
-/* Called with the value of a communicator's attribute when it is freed. */
+/* Called with the value of a communicator's attribute when the communicator is freed. */
 typedef void (*plait_mpi_deleted_t)(uintptr_t value);
 
 typedef struct {
     const char *abi;
 
-    /* Looks the functions and constants up. UNSUPPORTED, naming the first that is
-     * missing. */
+    /* Looks up the functions and constants. UNSUPPORTED, naming the first that is missing. */
     plait_status_t (*load)(void *library);
 
     uint64_t (*comm_world)(void);
@@ -54,21 +53,20 @@ typedef struct {
     int (*state)(bool *is_initialized_p, bool *is_finalized_p);
     int (*library_version)(char text[PLAIT_MPI_VERSION_BYTES]);
     void (*error_text)(int code, char text[PLAIT_MPI_TEXT_BYTES]);
-    /* Whether it is of a message that was longer than the place it should go to. */
+    /* Whether the error is of a message that was longer than its receive buffer. */
     bool (*is_truncation)(int code);
 
     int (*thread_level)(plait_mpi_level_t *level_p);
     int (*comm_facts)(uint64_t comm, int *size_p, int *rank_p, bool *is_inter_p);
     /* Numbers in MPI_COMM_WORLD of n of the communicator's ranks. */
     int (*comm_members)(uint64_t comm, int n, const int32_t ranks[], int32_t members[]);
-    /* *slot_p lives until the request is done; only then comm_in(slot_p) is the
-     * duplicate. */
+    /* *slot_p lives until the request is done; only then comm_in(slot_p) is the duplicate. */
     int (*comm_idup)(uint64_t comm, uint64_t *slot_p, uint64_t *request_p);
     uint64_t (*comm_in)(const uint64_t *slot_p);
     int (*comm_free)(uint64_t comm);
     int (*comm_return_errors)(uint64_t comm);
-    /* Collective, blocking: how many ranks share memory with this rank, which counts, and
-     * the first of them. */
+    /* Collective, blocking: the number of ranks that share memory with this rank, itself included, and the
+     * first of them. */
     int (*comm_node)(uint64_t comm, int rank, int *size_p, int *first_p);
 
     int (*keyval_create)(plait_mpi_deleted_t deleted, int *keyval_p);
@@ -77,8 +75,8 @@ typedef struct {
     int (*attribute_has)(uint64_t comm, int keyval, bool *is_there_p);
     int (*attribute_delete)(uint64_t comm, int keyval);
 
-    /* Largest tag of a message, of MPI_COMM_WORLD's attribute MPI_TAG_UB; left alone where there
-     * is none. */
+    /* Largest tag of a message, from MPI_COMM_WORLD's attribute MPI_TAG_UB; unchanged if there is no such
+     * attribute. */
     int (*max_tag)(int *tag_p);
     /* Largest count of the functions below: INT_MAX, or INT64_MAX where MPI has *_c. */
     int64_t (*max_count)(void);
@@ -97,8 +95,7 @@ typedef struct {
     /* envelope_p may be NULL; it is set when the request is done. */
     int (*test)(uint64_t *request_p, bool *is_done_p, plait_mpi_envelope_t *envelope_p);
     int (*cancel)(uint64_t *request_p);
-    /* Whether a message waits to be received, of that tag, of any if it is negative; its envelope if
-     * so. */
+    /* Whether a message with this tag (negative: any) waits to be received; if so, its envelope. */
     int (*iprobe)(uint64_t comm, int tag, bool *is_there_p,
                   plait_mpi_envelope_t *envelope_p);
 
@@ -119,7 +116,7 @@ extern const plait_mpi_backend_t plait_mpi_backend_std;
 typedef struct {
     const char *name;
     size_t offset;
-    bool is_optional; /* stays NULL where it is missing */
+    bool is_optional; /* stays NULL if the function is missing */
 } plait_mpi_symbol_t;
 
 /* For the backends' load. */

@@ -47,8 +47,7 @@ done:
     return status;
 }
 
-/* Fills *found_p if the handle leads to MPI; a module leads to the MPI it depends on.
- */
+/* Fills *found_p if the handle leads to MPI; a module leads to the MPI on which it depends. */
 static bool find_entry(void *library, found_t *found_p)
 {
     void *entry = (library != NULL) ? dlsym(library, "MPI_Init_thread") : NULL;
@@ -112,7 +111,7 @@ static bool is_initialized(const found_t *found)
     return flag != 0;
 }
 
-/* Adds what the handle leads to unless it is there already (a forwarding library). */
+/* Adds the MPI to which the handle leads, unless it is there already (a forwarding library). */
 static void add_found(void *library, int *n_p, found_t found[])
 {
     found_t next;
@@ -128,8 +127,8 @@ static void add_found(void *library, int *n_p, found_t found[])
     }
 }
 
-/* Of several MPI libraries the initialised one is the process's: the others may have
- * come in through a module that was merely imported. */
+/* Of several MPI libraries, the process's is the one that is initialised: a module that was merely imported may
+ * have brought in the others. */
 static plait_status_t find_mapped(found_t *found_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -169,7 +168,7 @@ done:
     return status;
 }
 
-/* MPI 5 libraries say so; their MPICH-ABI twins answer -1. */
+/* MPI 5 libraries report their ABI; their MPICH-ABI twins answer -1. */
 static const plait_mpi_backend_t *backend_of(void *library)
 {
     int (*abi_version)(int *, int *) = NULL;
@@ -246,7 +245,7 @@ plait_status_t plait_mpi_bind(const char *where)
 
     (void)pthread_mutex_lock(&bind_lock);
     if ((where == NULL) && (bound.library != NULL)) {
-        goto done; /* whichever it was */
+        goto done; /* to whichever library */
     }
     PLAIT_TRY((where != NULL) ? find_below(where, &found) : find_mapped(&found));
     if (bound.library == NULL) {

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Looks per operation: together less than a microsecond. */
+/* Looks per operation: together they take less than a microsecond. */
 enum { LOOKS = 4, DRAIN_NAP_NS = 100000 };
 
 static int64_t held_by(const plait_mpi_transfer_t *t)
@@ -27,7 +27,7 @@ static void line_up(plait_mpi_link_t *link, plait_mpi_transfer_t *t)
     (void)pthread_mutex_unlock(&link->transfer_lock);
 }
 
-/* The first one in line; whoever has it is alone with it. */
+/* Takes the first transfer in line; no other thread has it then. */
 static plait_mpi_transfer_t *next_in_line(plait_mpi_link_t *link)
 {
     (void)pthread_mutex_lock(&link->transfer_lock);
@@ -39,8 +39,8 @@ static plait_mpi_transfer_t *next_in_line(plait_mpi_link_t *link)
     return t;
 }
 
-/* The transfer is over: its refusal is kept if it is the first, else logged. A rank that sent
- * to itself knows already. Stuck requests keep their memory. */
+/* The transfer is over. Its refusal is kept if it is the first, else logged. A rank that sent to itself knows
+ * already. Stuck requests keep their memory. */
 static void finish(plait_mpi_link_t *link, plait_mpi_transfer_t *t)
 {
     bool is_told = (t->status == PLAIT_OK) || (t->buffered.peer == link->rank);
@@ -64,7 +64,7 @@ static void finish(plait_mpi_link_t *link, plait_mpi_transfer_t *t)
     }
 }
 
-/* Looks after the first in line; whether there was one that is over now. */
+/* Advances the first transfer in line; whether there was one that is over now. */
 static bool look(plait_mpi_link_t *link)
 {
     plait_mpi_transfer_t *t = next_in_line(link);
@@ -146,7 +146,7 @@ plait_status_t plait_mpi_send(plait_session_t *session, const plait_half_t *send
     if (status == PLAIT_OK) {
         line_up(link, t);
     } else if (t != NULL) {
-        t->status = PLAIT_OK; /* told here */
+        t->status = PLAIT_OK; /* reported by this call */
         finish(link, t);
     } else {
         (void)pthread_mutex_lock(&link->transfer_lock);
@@ -196,8 +196,9 @@ plait_status_t plait_mpi_refusal(plait_session_t *session)
     return status;
 }
 
-/* No receiver has answered in time. The message may be taken for one of a communicator that
- * MPI gives the number of these duplicates; if this rank keeps them, none gets it. */
+/* No receiver has answered in time. If MPI gave the number of these duplicates to another communicator, the
+ * message could be taken for one of that communicator; as long as this rank keeps the duplicates, MPI does
+ * not. */
 static void give_up(plait_mpi_link_t *link, plait_mpi_transfer_t *t)
 {
     link->has_lost = true;

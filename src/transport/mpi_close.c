@@ -10,7 +10,7 @@
 
 enum { DRAIN_LOOKS = 100 };
 
-/* Takes one message that nobody will receive any more: true if there was one. */
+/* Takes out one message that nobody will receive any more: true if there was one. */
 static bool drain_one(plait_mpi_link_t *link, uint64_t comm, int64_t room, char *bin)
 {
     const plait_mpi_backend_t *mpi = link->mpi;
@@ -30,10 +30,9 @@ static bool drain_one(plait_mpi_link_t *link, uint64_t comm, int64_t room, char 
     return !atomic_load(&link->is_stuck);
 }
 
-/* After a wait that was given up, here or at a peer, messages may be left over, and
- * MPICH 5 aborts in MPI_Comm_free where it finds one, whatever the error handler. Short
- * messages are taken out; several looks, since each also lets MPI bring in what is
- * under way. */
+/* After a wait that was given up, here or at a peer, messages may be left over. MPICH 5 aborts in MPI_Comm_free
+ * if it finds one, whatever the error handler. Short messages are taken out, in several looks, since each look
+ * also lets MPI bring in messages under way. */
 static void free_duplicate(plait_mpi_link_t *link, uint64_t comm)
 {
     bool leads = link->cluster != NULL && link->cluster->in != NULL;
@@ -66,7 +65,7 @@ static void free_link(plait_mpi_link_t *link)
     plait_free(link);
 }
 
-/* Closed, but for messages which receivers may yet read in this process's memory. */
+/* Links that are closed, except that receivers may still read messages in this process's memory. */
 static plait_mpi_link_t *unread;
 static pthread_mutex_t unread_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -78,7 +77,7 @@ static void keep_unread(plait_mpi_link_t *link)
     (void)pthread_mutex_unlock(&unread_lock);
 }
 
-/* Those that were read meanwhile. */
+/* Frees the links whose messages were read meanwhile. */
 static void free_read(void)
 {
     (void)pthread_mutex_lock(&unread_lock);

@@ -10,20 +10,20 @@
 #include <string.h>
 #include <time.h>
 
-/* Messages of one process; whoever was told ends, too, and tells the next ones. */
+/* Messages of one process. A rank that was told ends, too, and tells the next ranks. */
 enum { MOST_LINKS = 64, MOST_MESSAGES = 256 };
 
-/* MPICH can wait for ever inside MPI_Isend to a process that has just ended. So a rank stays
- * that long, while those who come to the same end send it the same news. */
+/* MPICH can wait for ever inside MPI_Isend to a process that has just ended. So a rank stays that long, while
+ * ranks that come to the same end send it the same news. */
 enum { LAST_NS = 1000000000, NAP_NS = 1000000, RECEIVE_POLLS = 1000 };
 
-/* Not on a stack: the process ends while they are under way. */
+/* Not on a stack: the process ends while these are under way. */
 static plait_farewell_t farewells[MOST_LINKS];
 static uint64_t requests[MOST_MESSAGES];
 static char why_here[PLAIT_FAREWELL_BYTES];
 static atomic_bool is_said;
 
-/* Sends to one rank, unless that sees this process. */
+/* Sends to one rank, unless the rank sees this process. */
 static int tell(plait_mpi_link_t *link, int peer, const plait_farewell_t *farewell,
                 uint64_t *request_p)
 {
@@ -39,11 +39,11 @@ static int tell(plait_mpi_link_t *link, int peer, const plait_farewell_t *farewe
     return n_sent;
 }
 
-/* To the ranks after this one, so that those who are told first have others to tell. */
+/* Tells the ranks after this one first, so that ranks told early have others to tell. */
 static int tell_all(int n_links, plait_mpi_link_t *const links[])
 {
     int n = 0;
-    bool is_left = true; /* somebody at this distance */
+    bool is_left = true; /* there is a rank at this distance */
 
     for (int d = 1; is_left && n < MOST_MESSAGES; d++) {
         is_left = false;
@@ -58,7 +58,7 @@ static int tell_all(int n_links, plait_mpi_link_t *const links[])
     return n;
 }
 
-/* Lets MPI send them, and take in what comes. */
+/* Lets MPI send the messages, and take in what comes. */
 static void push(const plait_mpi_link_t *link, int n)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
@@ -130,18 +130,18 @@ static void receive(plait_mpi_link_t *link)
         for (int i = 0; i < RECEIVE_POLLS && !is_done; i++) {
             is_done = mpi->test(&request, &is_done, NULL) != 0 || is_done;
         }
-        if (!is_done) { /* memory of a message that is under way is not freed */
+        if (!is_done) { /* memory of a message under way must not be freed */
             atomic_store(&link->is_stuck, true);
         }
         link->heard.why[PLAIT_FAREWELL_BYTES - 1] = '\0';
     }
 }
 
-/* What is heard is heard by processes. */
+/* Farewells come from processes, so ranks are compared by process. */
 bool plait_mpi_has_left(const plait_mpi_link_t *link, int rank)
 {
     const plait_mpi_link_t *process = (link->process != NULL) ? link->process : link;
-    bool has_left = true; /* as far as MPI can still reach it */
+    bool has_left = true; /* as far as MPI can still reach the rank */
 
     if (plait_mpi_lock()) {
         has_left = process->heard.why[0] != '\0' &&
@@ -151,7 +151,7 @@ bool plait_mpi_has_left(const plait_mpi_link_t *link, int rank)
     return has_left;
 }
 
-/* The first thread of a process. */
+/* The first rank of a process. */
 static int rank_in(const plait_mpi_link_t *link, int process)
 {
     int rank = 0;
@@ -171,7 +171,7 @@ bool plait_mpi_farewell(const plait_endpoint_t *end, int peer,
 
     if (plait_mpi_lock()) {
         receive(link);
-        /* Another communicator may have had this duplicate's place before. */
+        /* This duplicate may have the place of an earlier communicator's. */
         is_heard = link->heard.why[0] != '\0' && link->heard.id == link->id &&
                    (peer < 0 || plait_mpi_process_of(own, peer) == link->heard.rank);
         *farewell_p = link->heard;

@@ -12,14 +12,13 @@
 
 typedef enum { UNBOUND, UP, OVER, CHILD } state_t;
 
-/* Requests that were given up get 100 ms to complete. Not more: where a partner has ended, MPICH 5 may
- * abort in MPI_Test. */
+/* Requests that were given up get 100 ms to complete, and no more: if a partner has ended, MPICH 5 may abort in
+ * MPI_Test. */
 enum { LAST_POLLS = 1000, LAST_NAP_NS = 100000 };
 
 static _Atomic bool keeps_memory;
 
-/* Attribute values that stand for COMM_SELF, and for a communicator that was given up; numbers of links
- * start above. */
+/* Attribute values for COMM_SELF, and for a communicator that was given up; numbers of links are larger. */
 enum { SELF_NUMBER = 1, GIVEN_UP_NUMBER = 2 };
 
 /* The largest tag that every MPI has. Source: MPI 4.0, 9.1.2. */
@@ -38,8 +37,8 @@ static pthread_mutex_t mpi_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
 static plait_mpi_link_t *watched;
 static uintptr_t last_number = GIVEN_UP_NUMBER;
-static bool has_messages; /* of a link, through MPI                */
-static bool is_one_node;  /* MPI_COMM_WORLD, as a link has shown */
+static bool has_messages; /* some link has messages through MPI */
+static bool is_one_node;  /* MPI_COMM_WORLD is, according to a link */
 
 const plait_mpi_backend_t *plait_mpi_started(void)
 {
@@ -70,8 +69,8 @@ static bool is_watched(uintptr_t number)
     return is_there;
 }
 
-/* MPI completes what was begun before MPI_Comm_free and MPI_Finalize (MPI 4.0, 7.4.3 and 11.2.2). So
- * do we, also with what waits in a queue that MPI knows nothing of. */
+/* MPI completes begun operations before MPI_Comm_free and MPI_Finalize (MPI 4.0, 7.4.3 and 11.2.2). So does
+ * plait, also for work that waits in a queue unknown to MPI. */
 static void settle_queues(void)
 {
     void (*settle)(void) = atomic_load(&settle_fn);
@@ -86,7 +85,7 @@ static void on_deleted(uintptr_t number)
     if (number == SELF_NUMBER) {
         settle_queues();
         plait_mpi_shutdown();
-        plait_trace_leave(); /* MPI_Finalize may wait for who waits for this rank */
+        plait_trace_leave(); /* MPI_Finalize may wait for ranks that wait for this */
     } else if (is_watched(number)) {
         settle_queues();
         (void)pthread_mutex_lock(&watch_lock);
@@ -109,7 +108,7 @@ static void fill_status(void *mpi_status, const plait_matched_t *matched)
     plait_mpi_envelope_t envelope = {
         .source = matched->source, .tag = matched->tag, .n_bytes = matched->n_bytes};
 
-    if (matched->source == PLAIT_MPI_NOBODY) { /* as MPI has it, 3.10 */
+    if (matched->source == PLAIT_MPI_NOBODY) { /* as in MPI 4.0, 3.10 */
         envelope = (plait_mpi_envelope_t){.source = PLAIT_MPI_NOBODY,
                                           .tag = PLAIT_MPI_ANY_TAG};
     }
@@ -163,7 +162,7 @@ int plait_mpi_open_links(int room, plait_mpi_link_t *links[])
     return n;
 }
 
-/* Communicators that are still open: their buffered sends. */
+/* Drains the buffered sends of communicators that are still open. */
 static void drain_open_links(void)
 {
     enum { MAX_LINKS = 256 };
@@ -235,7 +234,7 @@ plait_status_t plait_mpi_unlock(int rank, const char *what, int code)
     return status;
 }
 
-/* A duplicate that is not freed while the lock around MPI is held; MPI_COMM_NULL. */
+/* A duplicate that is not freed while the lock around MPI is held; or MPI_COMM_NULL. */
 static uint64_t any_duplicate(const plait_mpi_backend_t *mpi)
 {
     (void)pthread_mutex_lock(&watch_lock);
@@ -248,7 +247,7 @@ static uint64_t any_duplicate(const plait_mpi_backend_t *mpi)
     return comm;
 }
 
-/* A message that is there is found without more ado: so one is looked for that never is. */
+/* Probes for a message that never comes: MPI would find an existing message at once, without moving others. */
 void plait_mpi_look(void)
 {
     const plait_mpi_backend_t *mpi = plait_mpi_started();
@@ -292,9 +291,9 @@ plait_status_t plait_mpi_poll(const plait_mpi_link_t *link, const char *what,
     return status;
 }
 
-/* A receive that has ended with this status, and what came where it is OK. Ranks that differ in calls which
- * have all run before do not meet before their messages do: their lengths show it then. Empty are those of a
- * rank that has failed, which says so at the next fence. */
+/* Checks a receive that has ended with this status and, if it is OK, with this envelope. Ranks that differ in
+ * calls which have all run before do not meet before their messages do: then the lengths of the messages show
+ * it. Empty messages are from a rank that has failed, which says so at the next fence. */
 static plait_status_t check_length(const plait_mpi_link_t *link, const char *what,
                                    plait_status_t status,
                                    const plait_mpi_envelope_t *came, int64_t expected)
@@ -339,7 +338,7 @@ plait_status_t plait_mpi_wait(plait_mpi_link_t *link, const char *what, int peer
         }
         i += is_done;
         status = (status != PLAIT_OK) ? status : now;
-        if (!is_done || now == PLAIT_ERR_MISMATCH) { /* what is left may never come */
+        if (!is_done || now == PLAIT_ERR_MISMATCH) { /* the rest may never come */
             atomic_store(&link->is_broken, true);
             int64_t n_left = (n_receives > i) ? n_receives - i : 0;
             plait_mpi_give_up(link, what, n_left, n - i, requests + i);
@@ -349,7 +348,7 @@ plait_status_t plait_mpi_wait(plait_mpi_link_t *link, const char *what, int peer
     return status;
 }
 
-/* Neither reports an error: the reason for giving up is reported already. */
+/* These two report no error: the reason for giving up is reported already. */
 static void try_cancel(const plait_mpi_link_t *link, uint64_t *request_p)
 {
     if (plait_mpi_lock()) {
@@ -456,7 +455,7 @@ void plait_mpi_unwatch(plait_mpi_link_t *link)
 {
     plait_mpi_link_t **at = &watched;
 
-    /* First out of the list: the callback then finds nobody to tell. */
+    /* Removed from the list first: the callback then finds nobody to tell. */
     (void)pthread_mutex_lock(&watch_lock);
     while ((*at != NULL) && (*at != link)) {
         at = &(*at)->next;

@@ -41,7 +41,7 @@ static plait_status_t post_recv(plait_mpi_transfer_t *t, int which, void *data,
     return status;
 }
 
-/* *is_done_p also if there never was such a request. */
+/* *is_done_p is also true if there never was such a request. */
 static plait_status_t poll_request(plait_mpi_transfer_t *t, int which, bool *is_done_p,
                                    plait_mpi_envelope_t *envelope_p)
 {
@@ -64,7 +64,7 @@ static void note(plait_mpi_transfer_t *t, plait_status_t status)
     }
 }
 
-/* A half whose messages fail leaves; what it had posted is given up at the end. */
+/* A half leaves if its messages fail; the messages that it had posted are given up at the end. */
 static void leave_if_failed(plait_mpi_transfer_t *t, plait_mpi_stage_t *stage_p,
                             plait_status_t status)
 {
@@ -74,8 +74,7 @@ static void leave_if_failed(plait_mpi_transfer_t *t, plait_mpi_stage_t *stage_p,
     }
 }
 
-/* The same text on both sides, unless an earlier failure of this call is told already.
- */
+/* The same text on both sides, unless an earlier failure of this call is reported already. */
 static void tell_verdict(plait_mpi_transfer_t *t, plait_status_t verdict,
                          const plait_matched_fault_t *fault)
 {
@@ -84,7 +83,7 @@ static void tell_verdict(plait_mpi_transfer_t *t, plait_status_t verdict,
     }
 }
 
-/* The next message of so many bytes, of which `at` are done. */
+/* The length of the next message of n_bytes bytes, of which `at` are done. */
 static int64_t chunk_of(int64_t n_bytes, int64_t at, bool is_in_chunks, int64_t longest)
 {
     return is_in_chunks ? plait_staged_chunk(n_bytes, at)
@@ -112,7 +111,7 @@ done:
     return status;
 }
 
-/* Where a device's bytes do not come down, an empty message says so, and is the last one. */
+/* If a device's bytes do not come down, an empty message says so, and is the last message. */
 static plait_status_t post_bulk_out(plait_mpi_transfer_t *t)
 {
     const plait_half_t *send = t->send;
@@ -132,8 +131,8 @@ static plait_status_t post_bulk_out(plait_mpi_transfer_t *t)
                      t->link->control);
 }
 
-/* Bytes will come in messages of their own. Pieces come in any case: if the message is
- * refused, to where nobody looks. */
+/* The bytes will come in messages of their own. Pieces come even if the message is refused: then they go where
+ * nobody looks. */
 static plait_status_t expect_bulk(plait_mpi_transfer_t *t, bool is_refused,
                                   int64_t chunk)
 {
@@ -152,7 +151,7 @@ done:
     return status;
 }
 
-/* From device to device. What fails here is the receiver's own: to the sender it looks as if it had
+/* From device to device. A failure here is the receiver's own: to the sender it looks as if the receiver had
  * failed before. */
 static void take_offered(plait_mpi_transfer_t *t)
 {
@@ -171,7 +170,7 @@ static void take_offered(plait_mpi_transfer_t *t)
     }
 }
 
-/* The message is welcome: it is here, or in a peer's device, or asked for. */
+/* The message is accepted: it is here, or in a peer's device, or asked for. */
 static plait_status_t take(plait_mpi_transfer_t *t)
 {
     plait_status_t status = PLAIT_OK;
@@ -201,8 +200,8 @@ static plait_status_t post_answer(plait_mpi_transfer_t *t)
                      t->link->control);
 }
 
-/* The header came: decide, and answer; when pieces are here, with which the sender has no more to
- * do than to give their number to others. */
+/* The header came: decides, and answers. If the bytes come in pieces, the answer goes out when they are here;
+ * the sender then only gives the transfer's number to others. */
 static plait_status_t answer(plait_mpi_transfer_t *t)
 {
     plait_status_t status = PLAIT_OK;
@@ -243,7 +242,7 @@ done:
     return status;
 }
 
-/* An empty message: as one of a rank that has failed before. */
+/* An empty message counts as a message of a rank that has failed before. */
 static bool is_void(plait_mpi_transfer_t *t)
 {
     const plait_mpi_header_t *header = &t->in.header;
@@ -263,8 +262,8 @@ static bool is_void(plait_mpi_transfer_t *t)
     return is_empty;
 }
 
-/* The answer came. One to a transfer of a communicator that is closed, whose place MPI has given to
- * this one, can have its tag. */
+/* The answer came. An answer can have this tag and yet be for a transfer of a closed communicator, whose place
+ * MPI has given to this one. */
 static plait_status_t heed(plait_mpi_transfer_t *t)
 {
     plait_status_t status = PLAIT_OK;
@@ -296,7 +295,7 @@ done:
     return status;
 }
 
-/* One step of the receiving half, if its message is there; whether there was one. */
+/* One step of the receiving half, if its message is there; whether it was. */
 static bool advance_recv(plait_mpi_transfer_t *t)
 {
     static const int awaited[] = {[PLAIT_MPI_AWAITS] = PLAIT_MPI_HEADER_IN,
@@ -487,8 +486,7 @@ static int peer_of_send(const plait_mpi_transfer_t *t)
     return (t->send != NULL) ? t->send->peer : PLAIT_ANY;
 }
 
-/* Both halves advance in turn, so that partners never wait for each other's other half.
- */
+/* Both halves advance in turn, so that no partner waits for the other's other half. */
 static void run(plait_mpi_transfer_t *t)
 {
     plait_wait_t wait = plait_wait_begin("sendrecv", 0);

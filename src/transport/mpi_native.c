@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Long enough for the widest vector loop of one-byte elements, and a remainder. */
+/* Long enough for the widest vector loop over one-byte elements, and a remainder. */
 enum { N_PROBE = 64 + 64 + 21, MAX_BYTES = 16 };
 
 #define BIT(_dtype) (UINT32_C(1) << PLAIT_##_dtype)
@@ -16,8 +16,8 @@ enum { N_PROBE = 64 + 64 + 21, MAX_BYTES = 16 };
 #define REALS   (INTS | BIT(F32) | BIT(F64))
 #define NUMBERS (REALS | BIT(C64) | BIT(C128))
 
-/* Not MIN and MAX of floats, where MPI may lose a NaN; nor products of complex numbers, which some
- * compilers make infinite where a part is, and ours NaN; and MPI has no 16-bit floats. */
+/* Not MIN and MAX of floats: MPI may lose a NaN. Not products of complex numbers: if a part is infinite, some
+ * compilers make them infinite, and plait's are NaN. MPI has no 16-bit floats. */
 static const uint32_t promised[PLAIT_REDUCE_COUNT] = {
     [PLAIT_SUM] = NUMBERS,
     [PLAIT_PROD] = REALS,
@@ -31,7 +31,7 @@ static const uint32_t promised[PLAIT_REDUCE_COUNT] = {
     [PLAIT_BXOR] = INTS | BIT(BOOL),
 };
 
-/* What C_BOOL has instead of the bitwise operations. */
+/* C_BOOL has these instead of the bitwise operations. */
 static const plait_reduce_t logical[PLAIT_REDUCE_COUNT] = {
     [PLAIT_LAND] = PLAIT_LAND, [PLAIT_LOR] = PLAIT_LOR, [PLAIT_LXOR] = PLAIT_LXOR,
     [PLAIT_BAND] = PLAIT_LAND, [PLAIT_BOR] = PLAIT_LOR, [PLAIT_BXOR] = PLAIT_LXOR,
@@ -44,8 +44,8 @@ plait_reduce_t plait_mpi_op(plait_reduce_t op, plait_dtype_t dtype)
     return (dtype == PLAIT_BOOL) ? logical[op] : op;
 }
 
-/* Integers over their whole range with zeros among them; else small whole numbers,
- * exact in every float; booleans are 0 and 1. */
+/* Integers cover their whole range, with zeros among them; floats are small whole numbers, exact in every type;
+ * booleans are 0 and 1. */
 static void fill(plait_dtype_t dtype, uint64_t seed, unsigned char data[])
 {
     int64_t size = plait_dtype_bytes(dtype);

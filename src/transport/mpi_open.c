@@ -78,10 +78,10 @@ done:
     return status;
 }
 
-/* Calls that may wait in MPI for other ranks: where they are on the same node, and in MPICH the duplication of
- * a communicator of one rank for others that are under way. Threads of one rank open communicators in any
- * order, so that none may wait there with the lock that others need to go on; MPI of a lower thread level
- * forbids such threads. */
+/* For calls that may wait in MPI for other ranks: for ranks of the same node, and in MPICH, when a communicator
+ * of one rank is duplicated, for other duplications under way. Threads of one rank open communicators in any
+ * order, so no thread may wait in such a call while it holds the lock that others need to go on. MPI of a lower
+ * thread level forbids such threads. */
 #define CALL_OPENLY(_link, _call)                     \
     (is_multiple(_link) ? call_over((_link), (_call)) \
                         : PLAIT_MPI_CALL((_link)->rank, "open", (_call)))
@@ -116,8 +116,8 @@ done:
     return status;
 }
 
-/* All ranks are here, with the same duplicates, before any waits in a call of MPI's own, which nothing ends:
- * one that came late has had what another had given up. */
+/* All ranks meet, with the same duplicates, before any rank waits in one of MPI's own calls, which nothing can
+ * end: a rank that came late would have a duplicate that another rank had given up. */
 static plait_status_t meet(plait_mpi_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
@@ -180,7 +180,7 @@ static void fill_card(plait_mpi_link_t *link, int64_t id, int node_size, int nod
     mine->mark_address = (uint64_t)(uintptr_t)&link->mark;
 }
 
-/* Whether segments are switched off, as all ranks see it. */
+/* Whether segments are switched off, in the view of all ranks. */
 static bool is_apart(plait_mpi_link_t *link)
 {
     for (int i = 0; i < link->size; i++) {
@@ -193,7 +193,7 @@ static bool is_apart(plait_mpi_link_t *link)
     return false;
 }
 
-/* Whether there is more than one node, and what that means for what `how` says. */
+/* Whether there is more than one node; if so, writes to why what that means for `how`. */
 static bool is_spread(plait_mpi_link_t *link, const char *how)
 {
     for (int i = 0; i < link->size; i++) {
@@ -222,7 +222,7 @@ static bool is_switched_off(plait_mpi_link_t *link)
     return false;
 }
 
-/* Each rank reads and writes all others, so that every pair is tried in both directions. */
+/* Each rank reads and writes the memory of all others, so that every pair is tried in both directions. */
 static void probe_all(plait_mpi_link_t *link)
 {
     plait_mpi_card_t *mine = &link->card;
@@ -272,7 +272,7 @@ static bool all_readable(plait_mpi_link_t *link)
     return true;
 }
 
-/* The first rank of a node makes the segment, the others open it; all have it or none. */
+/* The first rank of a node makes the segment, the others open it. Either all ranks have it, or none. */
 static plait_status_t share_segment(plait_mpi_link_t *link,
                                     const plait_node_shape_t *shape)
 {
@@ -308,8 +308,8 @@ done:
     return status;
 }
 
-/* Few processes are looked at now: what their last words were is then known even if they are
- * gone when somebody wants to know. */
+/* If there are few processes, they are looked up now: then their last words can be read even after they are
+ * gone. */
 static void know_processes(plait_mpi_link_t *link)
 {
     enum { FEW = 128 };
@@ -322,7 +322,7 @@ static void know_processes(plait_mpi_link_t *link)
     }
 }
 
-/* One node: its segment, messages through it, and whether all can read each other. */
+/* One node: its segment, messages through it, and whether all ranks can read each other's memory. */
 static plait_status_t join_node(plait_mpi_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
@@ -370,7 +370,7 @@ done:
     return status;
 }
 
-/* The largest number on a card. */
+/* The largest number on any card. */
 static int64_t largest_id(const plait_mpi_link_t *link)
 {
     int64_t id = 0;
@@ -381,8 +381,9 @@ static int64_t largest_id(const plait_mpi_link_t *link)
     return id;
 }
 
-/* A number that is free on all ranks: the largest of what each has taken, unless other threads of one have
- * taken more since, for communicators of theirs. What they take next is larger, so it ends. */
+/* A number that is free on all ranks: the largest that any rank has taken, unless other threads of a rank have
+ * meanwhile taken a larger one for their communicators. Then the ranks try again; the next numbers are larger,
+ * so this ends. */
 static plait_status_t agree_on_id(plait_mpi_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
@@ -405,7 +406,7 @@ done:
     return status;
 }
 
-/* What is wrong on one rank alone is so for all, or these would wait for it later. */
+/* A problem on one rank counts for all ranks, or the others would wait for this rank later. */
 static plait_status_t check_cards(const plait_mpi_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
@@ -421,7 +422,7 @@ done:
     return status;
 }
 
-/* Who the others are; agrees on the id by the way. */
+/* Ranks learn who the others are, and agree on the id. */
 static plait_status_t introduce(plait_mpi_link_t *link, int64_t *id_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -447,7 +448,7 @@ done:
     return status;
 }
 
-/* Sets why, the segment, and whether all ranks can read each other. */
+/* Sets why, the segment, and whether all ranks can read each other's memory. */
 static plait_status_t join(plait_mpi_link_t *link)
 {
     plait_status_t status = PLAIT_OK;
@@ -461,11 +462,10 @@ done:
     return status;
 }
 
-/* What planning may count on, and the functions that go with it. */
+/* Sets what planning may count on, and the functions for it. */
 static void fill_end(const plait_mpi_link_t *link, plait_endpoint_t *end)
 {
-    bool is_alone =
-        link->segment.memory.base == NULL; /* without memory that is shared */
+    bool is_alone = link->segment.memory.base == NULL; /* without shared memory */
 
     end->transport = is_alone                  ? &plait_mpi_transport
                      : (link->cluster == NULL) ? &plait_node_transport
@@ -487,7 +487,7 @@ static void fill_end(const plait_mpi_link_t *link, plait_endpoint_t *end)
     end->freed_p = &link->is_freed;
 }
 
-/* What every rank's MPI can do: libraries choose their loops by the CPU. */
+/* The reductions that every rank's MPI can do: libraries choose their loops by the CPU. */
 static void common_native(const plait_mpi_link_t *link,
                           uint32_t masks[PLAIT_REDUCE_COUNT])
 {

@@ -11,11 +11,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* For each rank of a node, among which algorithms divide a reduction: such a piece is more than MPICH copies
- * twice by default (16 KiB). */
+/* For each rank of a node, since algorithms divide a reduction among the ranks of a node: such a piece is
+ * larger than what MPICH copies twice by default (16 KiB). */
 enum { BYTES_PER_RANK = 64 << 10, PERIOD = 1024 };
 
-/* MPI has carried it in this process. */
+/* MPI has carried a large allreduce in this process. */
 static _Atomic bool is_proved;
 
 typedef struct {
@@ -31,7 +31,7 @@ static plait_status_t show(plait_mpi_link_t *link, const void *mine, void *every
     return plait_mpi_show(link, "open: look at neighbours", mine, every, n_bytes);
 }
 
-/* The next rank of this node, round and round; this one where there is no other. */
+/* The next rank of this node, cyclically; this rank if there is no other. */
 static int neighbour_of(const plait_mpi_link_t *link, const neighbour_t *every)
 {
     int r = link->rank;
@@ -42,7 +42,7 @@ static int neighbour_of(const plait_mpi_link_t *link, const neighbour_t *every)
     return r;
 }
 
-/* Ranks of the node that has most. */
+/* Number of ranks of the largest node. */
 static int largest_node(const plait_mpi_link_t *link, const neighbour_t *every,
                         int32_t counts[])
 {
@@ -56,7 +56,7 @@ static int largest_node(const plait_mpi_link_t *link, const neighbour_t *every,
     return most;
 }
 
-/* Of small integers, whose sums are exact. */
+/* An allreduce of small integers, whose sums are exact. */
 static plait_status_t reduce(plait_mpi_link_t *link, double *x, double *y, int64_t n,
                              bool *is_right_p)
 {
@@ -82,7 +82,7 @@ done:
     return status;
 }
 
-/* The first rank that says yes, known to all; PLAIT_ANY: none does. */
+/* The first rank that says yes, known to all ranks; PLAIT_ANY: no rank does. */
 static plait_status_t ask(plait_mpi_link_t *link, int32_t answers[], bool says_yes,
                           int *first_p)
 {
@@ -98,8 +98,8 @@ done:
     return status;
 }
 
-/* n_pieces: into as many it may be divided; error: what this rank was refused with; 0: it does not
- * know. */
+/* n_pieces: the number of pieces into which the allreduce may be divided; error: the error with which this rank
+ * was refused; 0: not known. */
 static plait_status_t try_large(plait_mpi_link_t *link, int32_t answers[], int n_pieces,
                                 int error)
 {
@@ -113,7 +113,7 @@ static plait_status_t try_large(plait_mpi_link_t *link, int32_t answers[], int n
     PLAIT_CHECK(who == PLAIT_ANY, PLAIT_ERR_NO_MEMORY,
                 "no memory on rank %d to try whether MPI moves large arrays", who);
     const plait_status_t ended = reduce(link, x, x + n, n, &is_right);
-    /* after another failure than MPI's own the others do not come: nothing is asked of them */
+    /* after a failure that is not MPI's own, the others do not come: they are not asked */
     PLAIT_TRY(ended == PLAIT_ERR_TRANSPORT ? PLAIT_OK : ended);
     PLAIT_TRY(ask(link, answers, !is_right, &who));
     PLAIT_CHECK(

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-/* MPI's collectives get no more at a time, whatever its counts are: MPICH 4.0 fails in what is
- * larger than an int. */
+/* Most bytes of one call of MPI's collectives, whatever MPI's counts are: MPICH 4.0 fails for more than an
+ * int. */
 enum { COLLECTIVE_BYTES = 1 << 30 };
 
 plait_status_t plait_mpi_begin(plait_session_t *session, bool is_collective)
@@ -45,8 +45,7 @@ bool plait_mpi_is_stuck(const plait_endpoint_t *end)
     return atomic_load(&link->is_stuck);
 }
 
-/* Of two ranks: one message each way, faster than any collective of MPI. Both buffers
- * are the link's. */
+/* For two ranks: one message each way, faster than any collective of MPI. Both buffers belong to the link. */
 static plait_status_t swap(plait_mpi_link_t *link, const char *what, int tag,
                            const void *out, void *in, int64_t n_bytes)
 {
@@ -63,7 +62,7 @@ static plait_status_t swap(plait_mpi_link_t *link, const char *what, int tag,
     PLAIT_TRY(PLAIT_MPI_CALL(
         link->rank, what,
         mpi->isend(out, n_bytes, peer, tag, link->control, &requests[1])));
-    n_posted = 0; /* from here on by wait */
+    n_posted = 0; /* from here on plait_mpi_wait gives them up */
     PLAIT_TRY(plait_mpi_wait(link, what, peer, 1, &n_bytes, 2, requests));
 done:
     if (n_posted > 0) {
@@ -93,7 +92,7 @@ done:
     return status;
 }
 
-/* Records with bytes, which come only after a failure: as many on every rank. */
+/* Exchanges records with bytes, which happens only after a failure: the same number on every rank. */
 static plait_status_t fence_with_bytes(plait_mpi_link_t *link, const void *bytes,
                                        int64_t n_bytes)
 {
@@ -117,8 +116,8 @@ done:
     return status;
 }
 
-/* Every rank's record needs every rank, so showing them is the barrier as well.
- * caps.publish_bytes is -1, but a few bytes are shown after a failure. */
+/* Every rank needs the records of all ranks, so showing them is the barrier as well. caps.publish_bytes is -1,
+ * but a few bytes are shown after a failure. */
 static plait_status_t session_fence(plait_session_t *session,
                                     const plait_record_t *mine, const void *bytes,
                                     int64_t n_bytes)
@@ -154,7 +153,7 @@ static int64_t count_chunks(const plait_mpi_link_t *link, int n,
     return n_chunks;
 }
 
-/* Messages between two processes are told apart by the threads that they are from and to. */
+/* Tells messages between two processes apart by their sending and receiving threads. */
 static int tag_of(const plait_mpi_link_t *link, int from, int to)
 {
     return (link->seats == NULL)
@@ -163,7 +162,7 @@ static int tag_of(const plait_mpi_link_t *link, int from, int to)
                      link->seats[to].slot;
 }
 
-/* Kept and grown: once the first runs are over, an exchange allocates nothing. */
+/* The memory is kept and grown: once the first runs are over, an exchange allocates nothing. */
 static plait_status_t reserve_requests(plait_mpi_link_t *link, int64_t n)
 {
     plait_status_t status = PLAIT_OK;
@@ -183,7 +182,7 @@ done:
     return status;
 }
 
-/* Posts the messages in order, each in chunks, empty ones where there are no data; *n_p counts the
+/* Posts the messages in order, each in chunks, and empty messages if there are no data; *n_p counts the
  * requests. */
 static plait_status_t post_all(plait_mpi_link_t *link, bool is_send, int n,
                                const plait_message_t list[], int64_t *n_p)
@@ -259,8 +258,8 @@ done:
     return status;
 }
 
-/* Few bytes of two ranks: swapped and combined here, in the order of ranks on both.
- * Takes half the time of MPI's nonblocking allreduce, which is made for more. */
+/* Few bytes of two ranks: swapped and combined here, in the order of ranks on both. Takes half the time of
+ * MPI's nonblocking allreduce, which is made for more ranks and bytes. */
 static plait_status_t allreduce_pair(plait_mpi_link_t *link, plait_reduce_fn_t combine,
                                      int64_t n, int64_t n_bytes, const void *x, void *y)
 {

@@ -63,13 +63,13 @@ void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
     t->from = (plait_mpi_envelope_t){.source = PLAIT_NO_RANK, .tag = PLAIT_ANY};
 }
 
-/* Where it is held. */
+/* The word with the number's bit. */
 static _Atomic uint64_t *word_of(plait_mpi_link_t *link, uint32_t number)
 {
     return &link->held_numbers[number % PLAIT_MPI_N_NUMBERS / 64];
 }
 
-/* Buffered sends are fewer than numbers (PLAIT_BUFFERED_BYTES), and so are threads. */
+/* There are fewer buffered sends (PLAIT_BUFFERED_BYTES), and fewer threads, than numbers. */
 plait_status_t plait_mpi_number_take(plait_mpi_link_t *link, uint32_t *number_p)
 {
     plait_status_t status = PLAIT_OK;

@@ -4,29 +4,29 @@
 
 #include "transport/mpi_link.h"
 
-/* A header must stay below the eager limit of every MPI: Open MPI's shared memory takes
- * 4096 bytes with its own header in them. */
+/* A header must stay below the eager limit of every MPI: Open MPI's shared memory takes 4096 bytes, its own
+ * header included. */
 enum { PLAIT_MPI_MESSAGE_BYTES = 4032, PLAIT_MPI_MAGIC = 0x706c6169 };
 
 /* Where the bytes of a transfer are. */
 enum {
-    PLAIT_MPI_AT_SENDER, /* they are asked for */
+    PLAIT_MPI_AT_SENDER, /* at the sender: asked for */
     PLAIT_MPI_INLINE,    /* behind the header */
-    PLAIT_MPI_IN_PIECES, /* on their way already, in messages as long as a header's */
-    PLAIT_MPI_OFFERED,   /* in a device's memory: where, is behind the header */
-    PLAIT_MPI_STAGED /* in a device's memory: they are asked for, and come in chunks */
+    PLAIT_MPI_IN_PIECES, /* already on their way, in messages as long as a header's */
+    PLAIT_MPI_OFFERED,   /* in a device's memory; their place is behind the header */
+    PLAIT_MPI_STAGED     /* in a device's memory: asked for, and come in chunks */
 };
 
 /* What a receiver asks for. */
 enum {
     PLAIT_MPI_SEND_NOTHING,
-    PLAIT_MPI_SEND_WHOLE, /* in messages as long as they can be */
+    PLAIT_MPI_SEND_WHOLE, /* in messages as long as possible */
     PLAIT_MPI_SEND_CHUNKS /* of staged.h */
 };
 
 typedef struct {
     uint32_t magic;
-    uint32_t number; /* of the transfer, the sender's */
+    uint32_t number; /* the sender's number of the transfer */
     int64_t n_bytes;
     plait_content_t content;
     int32_t form; /* PLAIT_MPI_AT_SENDER, ... */
@@ -50,7 +50,7 @@ typedef struct {
     int64_t n_bytes; /* what the receiver expected */
     plait_content_t content;
     int32_t rank;
-    plait_receipt_t receipt; /* of what was offered and taken */
+    plait_receipt_t receipt; /* for what was offered and taken */
 } plait_mpi_answer_t;
 
 /* Requests of a transfer, receives first. */
@@ -66,8 +66,8 @@ enum {
     PLAIT_MPI_N_RECEIVES = PLAIT_MPI_HEADER_OUT
 };
 
-/* Of either half: header or answer is awaited; bulk is under way; my own last message
- * is. */
+/* Stages of either half: it awaits the header or the answer; bulk data are under way; its own last message is
+ * under way. */
 typedef enum {
     PLAIT_MPI_AWAITS,
     PLAIT_MPI_MOVES_BULK,
@@ -77,23 +77,23 @@ typedef enum {
 
 /* One call of sendrecv, or a buffered send after its call. */
 struct plait_mpi_transfer {
-    struct plait_mpi_transfer *next; /* idle or buffered ones */
+    struct plait_mpi_transfer *next; /* among idle or buffered transfers */
     plait_mpi_link_t *link;
     const plait_half_t *send; /* NULL: nothing to send */
     const plait_half_t *recv;
-    plait_half_t buffered; /* what send points to in a buffered one */
+    plait_half_t buffered; /* `send` of a buffered send points to this */
     char *
-        copy; /* PLAIT_SEND_BYTES, once needed: data of a buffered send, or refused pieces */
+        copy; /* PLAIT_SEND_BYTES, once needed: a buffered send's data, or refused pieces */
     plait_mpi_stage_t send_stage;
     plait_mpi_stage_t recv_stage;
     plait_status_t status; /* the first failure */
-    char why[512];         /* its text: another thread may be the one that tells it */
+    char why[512];         /* its text: another thread may report it */
     bool is_active[PLAIT_MPI_N_REQUESTS];
     uint64_t requests[PLAIT_MPI_N_REQUESTS];
-    int64_t n_sent; /* bulk bytes that are through */
-    char *bulk_in;  /* where bulk goes without a parcel; how much, in what messages */
+    int64_t n_sent; /* bulk bytes that have been sent */
+    char *bulk_in;  /* place of bulk without a parcel; how much, in what messages */
     int64_t n_received, n_bulk_in, bulk_chunk;
-    bool is_in_chunks;         /* bulk that comes */
+    bool is_in_chunks;         /* bulk data that come */
     plait_mpi_envelope_t from; /* of the header that came */
     plait_mpi_envelope_t bulk; /* of the bulk that came last */
     plait_mpi_answer_t answer_in;
@@ -112,11 +112,11 @@ void plait_mpi_transfer_reset(plait_mpi_transfer_t *t, plait_mpi_link_t *link,
 /* The next number that no other send of the link has in its tags. */
 plait_status_t plait_mpi_number_take(plait_mpi_link_t *link, uint32_t *number_p);
 
-/* The receiver has answered, and has all. A send that ends in another way keeps its number: what its
- * receiver does later would meet the next one that has it. */
+/* For a send whose receiver has answered and has everything. A send that ends in another way keeps its number:
+ * later messages of its receiver would be taken for those of the next send with this number. */
 void plait_mpi_number_give(plait_mpi_link_t *link, uint32_t number);
 
-/* PLAIT_SEND_BYTES of its own; false: no memory. */
+/* Makes sure that it has its own PLAIT_SEND_BYTES; false: no memory. */
 bool plait_mpi_transfer_has_copy(plait_mpi_transfer_t *t);
 
 plait_status_t plait_mpi_check_half(const plait_mpi_link_t *link,
@@ -125,13 +125,13 @@ plait_status_t plait_mpi_check_half(const plait_mpi_link_t *link,
 /* Posts the first messages of the sending half. A failure ends the half. */
 void plait_mpi_start_send(plait_mpi_transfer_t *t);
 
-/* One step of the sending half if what it waits for is there; whether it was. */
+/* One step of the sending half, if what it waits for is there; whether it was. */
 bool plait_mpi_advance_send(plait_mpi_transfer_t *t);
 
-/* Whether what the sending half sent unasked, the header and pieces, has left. */
+/* Whether the messages that the sending half sent unasked (header and pieces) have left. */
 plait_status_t plait_mpi_poll_out(plait_mpi_transfer_t *t, bool *is_done_p);
 
-/* After a failure: what is still active comes to an end, or the link is stuck. */
+/* After a failure: active requests come to an end, or the link is stuck. */
 void plait_mpi_end_requests(plait_mpi_transfer_t *t);
 
 #endif

@@ -1,5 +1,5 @@
-/* Ranks of one node. Fences and small messages go through a shared segment; memory of peers is read in one
- * copy if the system permits it; everything else goes through MPI. */
+/* Ranks of one node. Fences and small messages go through a shared segment; memory of peers is read in one copy
+ * if the system permits it; everything else goes through MPI. */
 #ifndef PLAIT_TRANSPORT_NODE_H
 #define PLAIT_TRANSPORT_NODE_H
 
@@ -11,7 +11,7 @@ plait_status_t plait_node_wait(plait_session_t *session);
 plait_status_t plait_node_fence(plait_session_t *session, const plait_record_t *mine,
                                 const void *bytes, int64_t n_bytes);
 
-/* Not OK where a rank has left a fence, whichever, before it was over: the status with which it did. */
+/* Not OK if any rank has left any fence before it was over: that rank's status. */
 plait_status_t plait_node_check_given_up(const plait_session_t *session);
 
 #endif

@@ -8,9 +8,8 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* Each remote range costs about 420 ns, a byte 0.1 to 0.3 ns (AMD EPYC, Linux 6): a gap
- * of 1 KiB between two short rows is cheaper read than skipped, by a factor of two or
- * more. */
+/* Each remote range costs about 420 ns, a byte 0.1 to 0.3 ns (AMD EPYC, Linux 6): to read a gap of 1 KiB
+ * between two short rows is cheaper than to skip it, by a factor of two or more. */
 enum {
     MAX_GAP_BYTES = 1024,
     MAX_ROW_BYTES = 2048,
@@ -100,15 +99,15 @@ static const struct iovec *window(const cursor_t *cursor, struct iovec copy[IOV_
     return at;
 }
 
-/* What is here and what is there, on their way. */
+/* A copy on its way: the ranges here and there. */
 typedef struct {
     pid_t pid;
     bool is_write;
     cursor_t local, remote;
 } copy_t;
 
-/* One call moves as much as both windows hold: at most IOV_MAX ranges and about 2 GiB,
- * and less where it meets memory that it cannot reach; the next call then says why. */
+/* One call moves as much as both windows hold: at most IOV_MAX ranges and about 2 GiB. It moves less if it
+ * meets memory that it cannot reach; the next call then says why. */
 static ssize_t copy_some(const copy_t *copy)
 {
     struct iovec cut_local[IOV_MAX];
@@ -124,9 +123,8 @@ static ssize_t copy_some(const copy_t *copy)
                                              there, (unsigned long)n_there, 0);
 }
 
-/* Bytes between the end of one row and the start of the next if that joins its span,
- * else -1. The gap is shorter than a page, so its pages are those of the rows beside
- * it. */
+/* Bytes between the end of one row and the start of the next if the next row joins the span, else -1. The gap
+ * is shorter than a page, so its pages are those of the rows beside it. */
 static int64_t gap_between(const char *end, const char *next)
 {
     int64_t gap = (int64_t)((intptr_t)next - (intptr_t)end);
@@ -183,9 +181,8 @@ static void scatter(cursor_t *to, const char *from, int64_t n_bytes)
     }
 }
 
-/* Many short rows close together: their spans are read as a whole, and the rows copied
- * from there. False where that does not pay or does not work: then nothing has moved.
- */
+/* Reads the spans of many short rows close together as a whole, and copies the rows from there. False if that
+ * does not pay or does not work: then nothing has moved. */
 static bool read_spans(copy_t *copy)
 {
     cursor_t *from = &copy->remote;

@@ -10,14 +10,14 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* Allows every process of the node to read and write this one, as far as the system lets it. */
+/* Allows every process of the node to read and write this process's memory, as far as the system permits it. */
 void plait_node_expose(void);
 
-/* Looks for `nonce` at `address` in process pid: 0, or errno, or -1 if something else
- * is there (another process: pid namespaces). */
+/* Looks for `nonce` at `address` in process pid. Returns 0, or errno, or -1 if something else is there (another
+ * process: pid namespaces). */
 int plait_node_probe(pid_t pid, uint64_t address, uint64_t nonce);
 
-/* Whether `nonce` can be written to `address` in process pid, and is there then. */
+/* Whether `nonce` can be written to `address` in process pid, and is there afterwards. */
 bool plait_node_probe_write(pid_t pid, uint64_t address, uint64_t nonce);
 
 /* Gathers remote into local; both have the same number of bytes. rank and peer are for

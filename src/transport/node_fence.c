@@ -12,7 +12,7 @@
 typedef struct {
     const plait_mpi_link_t *link;
     uint64_t number;
-    int peer; /* the first one that has not come */
+    int peer; /* the first rank that has not come */
 } fence_t;
 
 static const plait_node_box_t *box_of(const fence_t *fence, int rank)
@@ -20,7 +20,7 @@ static const plait_node_box_t *box_of(const fence_t *fence, int rank)
     return plait_node_box(&fence->link->segment, (int)(fence->number % 2), rank);
 }
 
-/* Whether all have come; looks on from the one it found missing. */
+/* Whether all ranks have come; starts at the rank that it found missing last. */
 static bool is_over(void *context)
 {
     fence_t *fence = context;
@@ -33,8 +33,8 @@ static bool is_over(void *context)
     return fence->peer == fence->link->size;
 }
 
-/* Asleep, with what else has to go on meanwhile: the sender of a message that finds no room
- * may be the one that is waited for. */
+/* Sleeps; takes in messages meanwhile: the rank waited for may be the sender of a message that finds no
+ * room. */
 static plait_status_t sleep_turn(fence_t *fence, plait_wait_t *wait)
 {
     const plait_mpi_link_t *link = fence->link;
@@ -48,7 +48,7 @@ static plait_status_t sleep_turn(fence_t *fence, plait_wait_t *wait)
     return status;
 }
 
-/* Messages through MPI move only while MPI is called: no sleep, but a look into it. */
+/* Messages through MPI move only while MPI is called: looks into MPI instead of sleeping. */
 static plait_status_t nap_turn(plait_wait_t *wait)
 {
     plait_mpi_look();
@@ -73,8 +73,8 @@ done:
     return status;
 }
 
-/* Only the last one to come needs to wake others, and who finds that all have come may have
- * been the last; that the box was written before is ordered by the fence in between. */
+/* Only the last rank to come needs to wake others, and a rank that finds that all have come may have been the
+ * last. The memory fence orders its write of the box before the look for sleepers. */
 static void wake_others(const plait_mpi_link_t *link)
 {
     atomic_thread_fence(memory_order_seq_cst);
@@ -86,9 +86,9 @@ static void wake_others(const plait_mpi_link_t *link)
     }
 }
 
-/* Until no peer is in the middle of a write, perhaps to this rank, whose memory is about to be
- * freed; none begins another. One that was stopped there may be there for long; one that is gone is
- * not. */
+/* Waits until no peer is in the middle of a write, perhaps to this rank, whose memory is about to be freed; no
+ * peer begins another write. A peer that was stopped in a write may stay there for long; a peer that is gone
+ * does not. */
 static void outlast_writes(const plait_mpi_link_t *link)
 {
     static const struct timespec nap = {.tv_nsec = 100000};
@@ -103,8 +103,7 @@ static void outlast_writes(const plait_mpi_link_t *link)
     }
 }
 
-/* A rank that leaves a fence before it is over tells those who come later: they would find its
- * box filled. */
+/* A rank that leaves a fence before it is over tells ranks that come later: they would find its box filled. */
 static void give_up(const plait_mpi_link_t *link, plait_status_t status)
 {
     uint64_t nobody = 0;
@@ -130,8 +129,8 @@ plait_status_t plait_node_check_given_up(const plait_session_t *session)
     return (word == 0) ? PLAIT_OK : fail_late(link, word);
 }
 
-/* A rank that was slow to see that all have come may find that the fence after is given up already:
- * this one is over for all. */
+/* A rank that was slow to see that all have come may find the next fence given up already: this fence is still
+ * over for all. */
 static plait_status_t judge(const plait_mpi_link_t *link, uint64_t number)
 {
     const uint64_t word = atomic_load(&plait_node_header(&link->segment)->given_up);
@@ -156,8 +155,7 @@ void plait_node_arrive(plait_session_t *session, const plait_record_t *mine)
     plait_mpi_link_t *link = plait_mpi_link_of(session);
 
     show(link, mine, NULL, 0);
-    wake_others(
-        link); /* who sleeps already waits for this rank, perhaps for it alone */
+    wake_others(link); /* a sleeping rank waits for this one, perhaps for it alone */
 }
 
 plait_status_t plait_node_wait(plait_session_t *session)

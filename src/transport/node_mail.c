@@ -7,12 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-/* How long closing waits for copies to be read, and between two looks at a partner that may
- * have ended. */
+/* How long closing waits for copies to be read, and the time between two looks at a partner that may have
+ * ended. */
 enum { CLOSE_NS = 1000000000, LOOK_EVERY_NS = 50000000 };
 
-/* A message in a ring takes an eighth of it at most; longer than this the receiver's read is
- * as fast. */
+/* A message in a ring takes an eighth of the ring at most; for longer messages the receiver's read is as
+ * fast. */
 enum { MAX_INLINE_BYTES = 4096 };
 
 plait_status_t plait_node_mail_create(plait_mpi_link_t *link,
@@ -49,7 +49,7 @@ bool plait_node_mail_is_read(plait_node_mail_t *mail)
     return is_read;
 }
 
-/* Who has sent more to this rank need not wait for it. */
+/* Closes the rings to this rank: ranks that have sent more to it need not wait for it. */
 static void close_rings(plait_node_mail_t *mail)
 {
     for (int i = 0; i < mail->link->size; i++) {
@@ -129,7 +129,7 @@ void plait_node_mail_progress(plait_node_mail_t *mail)
 {
     if (any_has_come(mail)) {
         (void)pthread_mutex_lock(&mail->mutex);
-        (void)take_all(mail); /* what finds no memory stays in its ring */
+        (void)take_all(mail); /* a message that finds no memory stays in its ring */
         (void)pthread_mutex_unlock(&mail->mutex);
     }
 }
@@ -163,8 +163,8 @@ static bool has_received(const plait_mail_call_t *call)
            atomic_load_explicit(&call->posted.is_done, memory_order_acquire);
 }
 
-/* The partner's half for this message says in its own message that it will not do: wait until
- * it has seen it, for its complaint. */
+/* The partner says in its own message that its half will not fit this message. This call waits until the
+ * partner has seen the message, for its complaint. */
 static bool expects_other(const plait_mail_call_t *call)
 {
     const plait_mail_header_t *partner = &call->posted.partner;
@@ -206,7 +206,7 @@ static bool is_complete(const plait_mail_call_t *call)
            (!expects_other(call) || is_consumed(call));
 }
 
-/* The receiver wants the bytes of what was offered to it. */
+/* Whether the receiver wants the bytes of what was offered to it. */
 static bool has_to_bring(const plait_mail_call_t *call)
 {
     return call->send != NULL && call->send->parcel != NULL &&
@@ -230,7 +230,7 @@ static void bring(plait_mail_call_t *call)
     plait_mail_wake(mail, call->send->peer);
 }
 
-/* Whether another turn can get further; what a sleeping call is woken for. */
+/* Whether another turn can get further; wakes a sleeping call. */
 static bool can_go_on(void *context)
 {
     const plait_mail_call_t *call = context;
@@ -244,7 +244,7 @@ static bool can_go_on(void *context)
                                  ->n_consumed));
 }
 
-/* Under the mutex: whatever is possible now. */
+/* Under the mutex: does everything that is possible now. */
 static plait_status_t go_on(plait_mail_call_t *call)
 {
     plait_status_t status = PLAIT_OK;
@@ -257,11 +257,11 @@ done:
     return status;
 }
 
-/* Who is waited for: the one who sends, or the one who is to receive. */
+/* The rank waited for: the sender, or the receiver. */
 static int partner_of(const plait_mail_call_t *call)
 {
     if (call->send != NULL && !call->is_written) {
-        return PLAIT_ANY; /* for room that messages to others may have */
+        return PLAIT_ANY; /* for room, which messages to others may take */
     }
     return (!has_received(call) && call->posted.is_wanted) ? call->posted.letter.source
            : (!has_received(call) || call->send == NULL)   ? call->posted.recv->peer
@@ -270,8 +270,8 @@ static int partner_of(const plait_mail_call_t *call)
 
 static plait_status_t wait_for_call(plait_mail_call_t *call)
 {
-    /* Spins before the partner is woken, which costs a fence of the processor: it is awake,
-     * mostly, and its message on the way. */
+    /* Spins before the partner is woken, which costs a memory fence: mostly the partner is awake, and its
+     * message on the way. */
     enum { SPINS_BEFORE_WAKE = 64 };
     plait_status_t status = PLAIT_OK;
     plait_node_mail_t *mail = call->mail;
@@ -306,8 +306,8 @@ done:
     return status;
 }
 
-/* Nobody reads it any more: not while its receiver is taking it from a device or writes the answer,
- * which is soon over, but where that is gone. False: it was answered. */
+/* Takes the message back: nobody reads it any more. Waits while the receiver takes it from a device or writes
+ * the answer, which is soon over, unless the receiver is gone. False: it was answered. */
 static bool take_back(const plait_mail_call_t *call, plait_node_answer_t *answer)
 {
     const uint64_t given = plait_mail_word(call->number, PLAIT_ANSWER_GIVEN);
@@ -328,8 +328,8 @@ static bool take_back(const plait_mail_call_t *call, plait_node_answer_t *answer
     return is_taken_back;
 }
 
-/* The receiver's verdict on a message that waited in this rank's memory. A call that failed
- * takes the message back, unless the receiver has it by now. */
+/* Gets the receiver's verdict on a message that waited in this rank's memory. A call that failed takes the
+ * message back, unless the receiver has it by now. */
 static plait_status_t end_answer(plait_mail_call_t *call, plait_status_t status)
 {
     plait_node_mail_t *mail = call->mail;
@@ -370,7 +370,7 @@ static plait_status_t end_posted(const plait_posted_t *posted)
                                   : plait_matched_fail(posted->status, &posted->fault);
 }
 
-/* Of several failures the receiving half's is told. */
+/* Of several failures, the receiving half's is reported. */
 static plait_status_t end_call(plait_mail_call_t *call, plait_status_t status)
 {
     plait_node_mail_t *mail = call->mail;

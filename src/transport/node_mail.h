@@ -22,19 +22,19 @@ typedef struct plait_node_mail plait_node_mail_t;
 plait_status_t plait_node_mail_create(struct plait_mpi_link *link,
                                       plait_node_mail_t **mail_p);
 
-/* Whether the copies of sent messages were read: receivers do so in this process's memory. */
+/* Whether all copies of sent messages were read: receivers do so in this process's memory. */
 bool plait_node_mail_is_read(plait_node_mail_t *mail);
 
-/* Waits a bounded time until they were; whether they were. */
+/* Waits a bounded time until the copies are read; whether they were. */
 bool plait_node_mail_close(plait_node_mail_t *mail);
 
-/* Of one whose copies were read. */
+/* For a mail whose copies were read. */
 void plait_node_mail_destroy(plait_node_mail_t **mail_p);
 
-/* Takes in what has come, so that senders find room; for waits of other kinds. */
+/* Takes in messages that have come, so that senders find room; for waits of other kinds. */
 void plait_node_mail_progress(plait_node_mail_t *mail);
 
-/* The failure of a message sent earlier, if a receiver complained; told once. */
+/* The failure of an earlier message, if its receiver complained; reported once. */
 plait_status_t plait_node_mail_complaint(plait_node_mail_t *mail);
 
 /* See transport.h. */

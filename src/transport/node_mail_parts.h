@@ -9,12 +9,11 @@
 enum { PLAIT_CELL_BYTES = 64, PLAIT_NO_ANSWER = 0xffff, PLAIT_NOTHING = -1 };
 
 typedef enum {
-    PLAIT_MAIL_INLINE = 1, /* the bytes follow the header                     */
-    PLAIT_MAIL_COPY, /* they are in a copy of the sender's, to be read as soon as the
-                              message leaves the ring                         */
-    PLAIT_MAIL_AT,   /* they are where they are until the answer */
-    PLAIT_MAIL_PAD,  /* nothing, up to the end of the ring              */
-    PLAIT_MAIL_OFFER, /* what follows the header says where they are, in a device's memory */
+    PLAIT_MAIL_INLINE = 1, /* the bytes follow the header */
+    PLAIT_MAIL_COPY,  /* in the sender's copy, read once the message leaves the ring */
+    PLAIT_MAIL_AT,    /* in their own place until the answer */
+    PLAIT_MAIL_PAD,   /* no message: fills the ring up to its end */
+    PLAIT_MAIL_OFFER, /* in a device's memory; their place follows the header */
     PLAIT_MAIL_KIND_BITS = 3
 } plait_mail_kind_t;
 
@@ -23,10 +22,9 @@ typedef struct {
     plait_content_t content;
     int64_t n_bytes;
     uint64_t address; /* of the bytes that are not in the ring */
-    /* Cell of the sender's where it waits for one, in 16 bits, and the answer's number above them. */
+    /* The sender's answer cell, in 16 bits, if it waits for an answer, and the answer's number above them. */
     uint64_t answer;
-    /* What the sender expects from this receiver in the same call; expects_bytes NOTHING: it
-     * does not. */
+    /* What the sender expects from this receiver in the same call; expects_bytes NOTHING: no message. */
     int64_t expects_bytes;
     int32_t expects_tag;
     plait_content_t expects_content;
@@ -56,29 +54,29 @@ typedef struct plait_node_letter {
     plait_mail_kind_t kind;
     int source;
     plait_mail_header_t header;
-    char *data; /* what was in the ring or in a copy */
+    char *data; /* bytes from the ring or from a copy */
     struct plait_node_letter *next;
 } plait_node_letter_t;
 
-/* A receiving half that waits, on the stack of its call. Whoever delivers to it takes it out of the
- * list before; the call may look at is_done without the mutex. */
+/* A receiving half that waits, on the stack of its call. A thread that delivers to it takes it out of the list
+ * first; the call may look at is_done without the mutex. */
 typedef struct plait_posted {
     const plait_half_t *recv;
-    /* The message is here, but its bytes come by what the thread of the call alone may do. */
+    /* The message is here, but only the thread of the call may bring its bytes. */
     _Atomic bool has_come;
-    plait_node_letter_t letter; /* then */
-    plait_offer_t offer;        /* and what it offers, if it does */
-    bool is_wanted;             /* its bytes, and the sender knows */
+    plait_node_letter_t letter; /* if has_come */
+    plait_offer_t offer;        /* and its offer, if it has one */
+    bool is_wanted;             /* the bytes are wanted, and the sender knows */
     _Atomic bool is_done;
     plait_status_t status;
     plait_matched_t matched;
     plait_matched_fault_t fault;
     char text[160];              /* of a failure that is no verdict */
-    plait_mail_header_t partner; /* of the message: what its sender expects */
+    plait_mail_header_t partner; /* the message's header: what its sender expects */
     struct plait_posted *next;
 } plait_posted_t;
 
-/* What this rank sent in copies. */
+/* A message that this rank sent in a copy. */
 typedef struct plait_mail_copy {
     int dest;
     uint64_t end; /* cell of the ring after the message */
@@ -90,11 +88,11 @@ typedef struct plait_mail_copy {
 /* Where a rank is in a ring to a dest. */
 typedef struct {
     uint64_t n_cells;    /* written */
-    uint64_t n_consumed; /* what the dest was last seen to have given back */
+    uint64_t n_consumed; /* given back by the dest, as last seen */
     uint64_t number;     /* of the last message */
 } plait_mail_place_t;
 
-/* And in one from a source: written under the mutex, and looked at without it (plait_mail_has_come). */
+/* Where a rank is in a ring from a source: written under the mutex, read without it (plait_mail_has_come). */
 typedef struct {
     _Atomic uint64_t n_cells; /* given back */
     _Atomic uint64_t number;  /* of the last message */
@@ -108,11 +106,11 @@ struct plait_node_mail {
     plait_mail_place_t *out; /* by dest   */
     plait_mail_taken_t *in;  /* by source */
     plait_node_letter_t *letters;
-    plait_node_letter_t **letters_end; /* where the next one goes */
+    plait_node_letter_t **letters_end; /* place of the next letter */
     plait_posted_t *posted;
     plait_mail_copy_t *copies;
     int64_t copies_bytes;
-    uint32_t answers_taken; /* bit per cell */
+    uint32_t answers_taken; /* one bit per cell */
     uint64_t n_answers;
 };
 
@@ -122,11 +120,11 @@ typedef struct {
     const plait_half_t *send; /* NULL: nothing to send */
     bool is_buffered;         /* nobody waits for the verdict */
     bool is_written;
-    bool is_sent;          /* nothing to wait for any more */
+    bool is_sent;          /* there is nothing left to wait for */
     uint64_t end;          /* cell of the ring after the message */
     int answer;            /* cell, or NO_ANSWER */
     uint64_t number;       /* of the answer */
-    bool has_brought;      /* the bytes of what was offered */
+    bool has_brought;      /* the bytes that the receiver wanted */
     plait_posted_t posted; /* recv NULL: nothing to receive */
 } plait_mail_call_t;
 
@@ -166,9 +164,9 @@ static inline plait_node_answer_t *plait_mail_answer(const plait_node_mail_t *ma
     return &plait_node_rank(&mail->link->segment, rank)->answers[cell];
 }
 
-/* All below are called under the mutex. */
+/* All functions below are called under the mutex. */
 
-/* The call's message goes into its ring, in the way that suits its size; false: no room yet. */
+/* Puts the call's message into its ring, in the way that suits its size; false: no room yet. */
 bool plait_mail_write(plait_mail_call_t *call);
 
 /* Frees copies whose messages have left their rings. */
@@ -177,11 +175,11 @@ void plait_mail_release(plait_node_mail_t *mail);
 /* Whether a source's next message is in its ring; also without the mutex, as a hint. */
 bool plait_mail_has_come(const plait_node_mail_t *mail, int source);
 
-/* Takes it in: to the half that waits for it, or aside. */
+/* Takes the message in: gives it to the half that waits for it, or puts it aside. */
 plait_status_t plait_mail_take(plait_node_mail_t *mail, int source);
 
-/* Finds a message that was put aside for this half; else the half waits, until it is taken out of the
- * list with its message or by unpost. */
+/* Finds a message that was put aside for this half. If there is none, the half waits, until it gets its message
+ * or unpost takes it out of the list. */
 void plait_mail_post(plait_node_mail_t *mail, plait_posted_t *posted);
 void plait_mail_unpost(plait_node_mail_t *mail, const plait_posted_t *posted);
 

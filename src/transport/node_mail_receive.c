@@ -43,8 +43,8 @@ static bool turn_answer(const plait_node_mail_t *mail,
         plait_mail_word(plait_mail_answer_number(&letter->header), to));
 }
 
-/* False: the sender has given up, and what was read may not be what it sent. It does not while this is
- * written, since it may then have the place for its next message. */
+/* False: the sender has given up, and the bytes read may not be what it sent. The sender does not give up while
+ * the answer is written: it might need the cell for its next message. */
 static bool give_answer(const plait_node_mail_t *mail,
                         const plait_node_letter_t *letter, int from,
                         plait_status_t verdict, int64_t n_bytes,
@@ -77,7 +77,7 @@ static plait_status_t fetch_from(const plait_node_mail_t *mail,
                            1);
 }
 
-/* Reads what the header says is in the sender's memory. */
+/* Reads the bytes that are in the sender's memory at the header's address. */
 static plait_status_t fetch(const plait_node_mail_t *mail,
                             const plait_node_letter_t *letter, void *to)
 {
@@ -91,7 +91,7 @@ static plait_status_t fail_given_up(const plait_node_mail_t *mail,
                       letter->source, mail->link->rank);
 }
 
-/* Last: the half is on the stack of its call, which may return now. */
+/* Called last: the half is on the stack of its call, which may return now. */
 static void end_posted(plait_posted_t *posted, const plait_mail_header_t *header,
                        plait_status_t status, bool is_verdict)
 {
@@ -103,7 +103,7 @@ static void end_posted(plait_posted_t *posted, const plait_mail_header_t *header
     atomic_store_explicit(&posted->is_done, true, memory_order_release);
 }
 
-/* For the thread of the call. Such a message has more bytes than a ring or a copy takes. */
+/* Leaves the message to the thread of the call. It has more bytes than a ring or a copy takes. */
 static void leave_to_call(const plait_node_letter_t *letter, plait_posted_t *posted)
 {
     posted->letter = *letter;
@@ -113,7 +113,7 @@ static void leave_to_call(const plait_node_letter_t *letter, plait_posted_t *pos
     atomic_store_explicit(&posted->has_come, true, memory_order_release);
 }
 
-/* A message and the half that it is for meet. */
+/* Brings together a message and its half. */
 static void deliver(plait_node_mail_t *mail, const plait_node_letter_t *letter,
                     plait_posted_t *posted)
 {
@@ -159,7 +159,7 @@ static bool fits(const plait_half_t *recv, int source, int tag)
            (recv->tag == PLAIT_ANY || recv->tag == tag);
 }
 
-/* The first half that waits for such a message waits no more. */
+/* Takes the first waiting half that fits the message out of the list. */
 static plait_posted_t *take_posted(plait_node_mail_t *mail, int source, int tag)
 {
     plait_posted_t **place = &mail->posted;
@@ -211,8 +211,8 @@ void plait_mail_unpost(plait_node_mail_t *mail, const plait_posted_t *posted)
     }
 }
 
-/* Nobody waits for it yet: it is taken out of the ring with its bytes, unless its sender
- * waits with them. */
+/* Nobody waits for the message yet: it is taken out of the ring with its bytes, unless its sender waits with
+ * them. */
 static plait_status_t put_aside(plait_node_mail_t *mail,
                                 const plait_node_letter_t *seen)
 {
@@ -247,9 +247,9 @@ static uint64_t word_of(const _Atomic uint64_t *word)
     return atomic_load_explicit(word, memory_order_relaxed);
 }
 
-/* Its cells go back to the sender, with nothing in them that looks like a message: the first word of
- * the first one is an older number than any to come, and stays, since writing it would take the
- * line from the sender once more. */
+/* Gives the message's cells back to the sender, with nothing in them that looks like a message. The first word
+ * of the first cell is an older number than any to come, and stays: writing it would take the line from the
+ * sender once more. */
 static void give_back(plait_node_mail_t *mail, int source, uint64_t n_cells)
 {
     plait_mail_taken_t *in = &mail->in[source];
@@ -270,8 +270,8 @@ static void give_back(plait_node_mail_t *mail, int source, uint64_t n_cells)
     }
 }
 
-/* A hint where another thread takes messages meanwhile: then both words may be of two messages, and
- * who asks looks again under the mutex. */
+/* A hint if another thread takes messages meanwhile: then the two words may belong to two messages, and the
+ * caller looks again under the mutex. */
 bool plait_mail_has_come(const plait_node_mail_t *mail, int source)
 {
     const plait_mail_taken_t *in = &mail->in[source];
@@ -338,7 +338,7 @@ bool plait_mail_can_fetch(const plait_node_mail_t *mail, const plait_posted_t *p
              answer_state(mail, &posted->letter) == PLAIT_ANSWER_WANTED);
 }
 
-/* The sender has what a receiver's failure looks like before it has begun. */
+/* Gives the sender the same answer as a receiver that failed before the transfer began. */
 static bool give_refusal(const plait_node_mail_t *mail, const plait_posted_t *posted,
                          int from)
 {
@@ -363,7 +363,7 @@ static void answer_call(plait_node_mail_t *mail, plait_posted_t *posted, int fro
     end_posted(posted, &posted->letter.header, status, is_verdict);
 }
 
-/* From device to device. */
+/* Takes an offered message from device to device. */
 static void take_offer(plait_node_mail_t *mail, plait_posted_t *posted)
 {
     const plait_node_letter_t *letter = &posted->letter;
@@ -378,7 +378,7 @@ static void take_offer(plait_node_mail_t *mail, plait_posted_t *posted)
     answer_call(mail, posted, PLAIT_ANSWER_TAKING, status, false);
 }
 
-/* Bytes in the sender's host memory. */
+/* Takes bytes in the sender's host memory. */
 static void take_bytes(plait_node_mail_t *mail, plait_posted_t *posted, int from,
                        uint64_t address)
 {
@@ -391,7 +391,7 @@ done:
     answer_call(mail, posted, from, status, false);
 }
 
-/* The sender could not bring them: its message is as that of a rank that has failed before. */
+/* The sender could not bring the bytes: its message counts as one from a rank that has failed before. */
 static void take_nothing(plait_node_mail_t *mail, plait_posted_t *posted)
 {
     posted->fault.n_bytes[0] = 0;

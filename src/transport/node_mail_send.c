@@ -17,7 +17,7 @@ static uint64_t room(plait_node_mail_t *mail, int dest, uint64_t n_wanted)
     return n_room;
 }
 
-/* The first word goes in last. */
+/* The first word is written last. */
 static void put(plait_node_mail_t *mail, int dest, plait_mail_kind_t kind,
                 const plait_mail_header_t *header, const void *data, int64_t n_inline,
                 uint64_t n_cells)
@@ -37,7 +37,7 @@ static void put(plait_node_mail_t *mail, int dest, plait_mail_kind_t kind,
                           memory_order_release);
 }
 
-/* Copies whose messages were taken out of their rings, or never will be. */
+/* Frees copies whose messages were taken out of their rings, or never will be. */
 void plait_mail_release(plait_node_mail_t *mail)
 {
     plait_mail_copy_t **place = &mail->copies;
@@ -91,12 +91,12 @@ static bool take_answer(plait_node_mail_t *mail, plait_mail_call_t *call)
             return true;
         }
     }
-    return false; /* as many threads wait already: later */
+    return false; /* this many threads wait already: later */
 }
 
-/* How the message goes: in the ring, or what is offered in the place of it; in a copy where the
- * send is buffered; else from where it is. An answer is asked for where the bytes stay, and where
- * no message comes from the receiver in the same call. False: not yet. */
+/* How the message goes: its bytes in the ring, or its offer; in a copy if the send is buffered; else the bytes
+ * stay in place. An answer is requested if the bytes stay, and if no message comes from the receiver in the
+ * same call. False: not yet. */
 static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
                        plait_mail_kind_t *kind_p, plait_mail_copy_t **copy_p)
 {
@@ -105,7 +105,7 @@ static bool choose_way(plait_mail_call_t *call, plait_mail_header_t *header,
     bool is_inline = send->n_bytes <= mail->inline_bytes;
     const plait_half_t *recv = call->posted.recv;
     bool has_partner =
-        recv != NULL && recv->peer == send->peer; /* says what it expects */
+        recv != NULL && recv->peer == send->peer; /* its message says what it expects */
     bool wants_answer = !call->is_buffered && !(is_inline && has_partner);
     bool has_way = true;
 
@@ -180,7 +180,7 @@ static bool write_now(plait_mail_call_t *call)
     return is_written;
 }
 
-/* Whether more cells have come back from there than was seen, which is seen then. */
+/* Whether the receiver has given back more cells than this rank had seen; notes them as seen. */
 static bool see_more(plait_node_mail_t *mail, int dest)
 {
     plait_mail_place_t *out = &mail->out[dest];
@@ -193,8 +193,8 @@ static bool see_more(plait_node_mail_t *mail, int dest)
     return is_more;
 }
 
-/* What is not seen when this returns false lets a waiting call try again at once, whatever it is short
- * of: it must have come after the last attempt. */
+/* Cells that have not been seen when this returns false let a waiting call try again at once, whatever it is
+ * short of: they must have come back after the last attempt. */
 bool plait_mail_write(plait_mail_call_t *call)
 {
     bool is_written = write_now(call);

@@ -8,12 +8,12 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Of a peer. It has a few work buffers at a time, of operations of different sizes. */
+/* Mappings of one peer. A peer has a few work buffers at a time, of operations of different sizes. */
 enum { N_MAPS = 8 };
 
 typedef struct {
     uint64_t token;          /* 0: free */
-    plait_shared_t attached; /* base NULL: it could not be */
+    plait_shared_t attached; /* base NULL: mapping has failed */
     int n_users;
     uint64_t last_used;
 } map_t;
@@ -22,7 +22,7 @@ struct plait_node_maps {
     pthread_mutex_t mutex;
     int n_ranks;
     uint64_t n_uses;
-    map_t maps[]; /* N_MAPS of each rank */
+    map_t maps[]; /* N_MAPS for each rank */
 };
 
 plait_status_t plait_node_maps_create(int n_ranks, plait_node_maps_t **maps_p)
@@ -73,7 +73,7 @@ static void drop(map_t *map)
     *map = (map_t){.attached = {.fd = -1}};
 }
 
-/* Memory that its process has given back is not kept alive. */
+/* Drops mappings of memory that its process has given back: they would keep it alive. */
 static void drop_stale(map_t map[N_MAPS], pid_t pid)
 {
     for (int i = 0; i < N_MAPS; i++) {
@@ -85,7 +85,7 @@ static void drop_stale(map_t map[N_MAPS], pid_t pid)
     }
 }
 
-/* A free place, if need be that of what was used least recently; NULL if all are in use. */
+/* A free place, or else the place that was used least recently; NULL if all are in use. */
 static map_t *find_place(plait_node_maps_t *maps, int peer, pid_t pid)
 {
     map_t *map = &maps->maps[(ptrdiff_t)peer * N_MAPS];

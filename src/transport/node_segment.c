@@ -10,7 +10,7 @@
 enum { PAGE_BYTES = 4096, CELL_BYTES = 64 };
 enum { MAX_RING_CELLS = 1024, MIN_RING_CELLS = 32, ALL_RINGS_BYTES = 32 << 20 };
 
-/* Changes with the layout. */
+/* The magic number changes with the layout. */
 static const uint64_t magic = 0x706c6169745f3034; /* "plait_04" */
 
 /* A power of two, so that the rings of many ranks stay within the bound. */
@@ -30,7 +30,7 @@ static int64_t ring_bytes(int n_cells)
     return (int64_t)sizeof(plait_node_ring_t) + (int64_t)n_cells * CELL_BYTES;
 }
 
-/* Parts one after the other: header page, ranks, boxes, rings. */
+/* Parts in this order: header page, ranks, boxes, rings. */
 static int64_t ranks_at(void)
 {
     return PAGE_BYTES;

@@ -14,8 +14,8 @@ static plait_status_t node_read(plait_session_t *session, int peer,
                            n_local, remote, n_remote);
 }
 
-/* Says first what it is about to do and then looks whether the peer has given up, which does the
- * two in the opposite order (node_fence.c): one of them sees the other. */
+/* First says what it is about to do, and then looks whether the peer has given up. The peer does the two in the
+ * opposite order (node_fence.c), so one of them sees the other. */
 static plait_status_t node_write(plait_session_t *session, int peer,
                                  const struct iovec *local, int64_t n_local,
                                  const struct iovec *remote, int64_t n_remote)
@@ -45,7 +45,7 @@ static void node_unmap(plait_session_t *session, int peer, uint64_t token)
     plait_node_unmap(plait_mpi_link_of(session)->maps, peer, token);
 }
 
-/* Messages need reads of the sender's memory where they are not small. */
+/* Messages that are not small need reads of the sender's memory. */
 static plait_status_t node_sendrecv(plait_session_t *session, const plait_half_t *send,
                                     const plait_half_t *recv,
                                     plait_matched_t *matched_p)

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a slot has at least. */
+/* Least bytes of a slot. */
 enum { LEAST_SLOT_BYTES = 4096 };
 
 typedef struct {
@@ -20,7 +20,7 @@ typedef struct {
     int pe, n_pes;
     uint64_t number;
     int64_t has_pool, is_clean;
-    int64_t pool_bytes; /* that there is to be */
+    int64_t pool_bytes; /* size that the pool is to have */
     plait_part_t part;
     int64_t slot_bytes;
     uint64_t nonce;
@@ -31,10 +31,10 @@ typedef struct {
     plait_device_run_t *run;
     plait_nvshmem_link_t *link;
     card_t mine, *all;
-    void *probe; /* words for peers, then words of theirs */
+    void *probe; /* words for peers, then words from them */
 } opening_t;
 
-/* Each rank says whether it is ready to go on; not OK on one is so on all. */
+/* Each rank says whether it is ready to go on; not OK on one rank is not OK on all. */
 static plait_status_t meet(opening_t *o, plait_status_t ready)
 {
     plait_status_t status = PLAIT_OK;
@@ -68,7 +68,7 @@ static plait_status_t prepare(opening_t *o)
     PLAIT_TRY(plait_nvshmem_bytes(&o->mine.pool_bytes));
     PLAIT_TRY(table->event_create(device, &link->latest));
     PLAIT_TRY(table->event_record(device, link->latest, o->run->stream));
-    /* What the program has begun takes the time that it takes: none of it is NVSHMEM's. */
+    /* Work that the program has begun may take long: none of that time is NVSHMEM's. */
     PLAIT_TRY(table->event_wait(device, link->latest));
     PLAIT_TRY(table->stream_create(device, &link->aside));
     PLAIT_TRY(table->event_create(device, &link->apart));
@@ -92,7 +92,7 @@ done:
     return status;
 }
 
-/* With a rank that is not as rank 0 is. */
+/* Fails, and names a rank that differs from rank 0. */
 static plait_status_t refuse(const opening_t *o)
 {
     const card_t *first = &o->all[0];
@@ -112,7 +112,7 @@ static plait_status_t refuse(const opening_t *o)
                       (first->n_pes == o->all[r].n_pes) ? " others" : "");
 }
 
-/* All ranks, and nobody else, are the PEs of what somebody else has started. */
+/* Whether all ranks, and no other processes, are the PEs of an NVSHMEM that somebody else has started. */
 static bool are_all_pes(const opening_t *o)
 {
     plait_pes_t seen = {{0}};
@@ -131,7 +131,7 @@ static bool are_all_pes(const opening_t *o)
     return are_all;
 }
 
-/* The same on all ranks. has_pool_p: they have got to know each other before. */
+/* Decides the same on all ranks. has_pool_p: the ranks share a pool already. */
 static plait_status_t judge(const opening_t *o, bool *starts_p, bool *has_pool_p)
 {
     plait_status_t status = PLAIT_OK;
@@ -159,9 +159,9 @@ done:
     return status;
 }
 
-/* A message of the last meeting may come to a peer only when this rank looks into its transport again,
- * and it shall not wait for that peer in the library until then: a thread of its own does. They meet
- * when all have such a thread, and once more, when all threads have begun. */
+/* A message of the last meeting may come to a peer only when this rank looks into its transport again. Until
+ * then this rank must not wait for that peer inside the library, so a separate thread does. The ranks meet when
+ * all have such a thread, and again when all threads have begun. */
 static plait_status_t do_together(opening_t *o, int64_t pool_bytes)
 {
     const plait_nvshmem_job_call_t what = {.call = o->link->call,
@@ -247,8 +247,8 @@ static uint64_t word_of(const opening_t *o, int from, int to)
                            (uint64_t)from << 32 | (uint64_t)(unsigned)to);
 }
 
-/* A word from each rank to each other one, which loads all kernels that NVSHMEM has for this; by the
- * order of an exchange they are enqueued before a stream waits for what is not. */
+/* Sends a word from each rank to each other rank, which loads all kernels that NVSHMEM has for this. The order
+ * of an exchange enqueues them before any stream waits for work that is not enqueued yet. */
 static plait_status_t send_words(opening_t *o)
 {
     plait_status_t status = PLAIT_OK;

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* Chosen: half of it is 16 MiB each way for two ranks. */
+/* Chosen: half of the pool is 16 MiB each way for two ranks. */
 enum { POOL_BYTES = 64 << 20, LEAST_BYTES = 64 << 10, MAX_PARTS = 64 };
 
 typedef enum { FREE, TAKEN, RETIRED, LOST } part_state_t;
@@ -14,7 +14,7 @@ typedef enum { FREE, TAKEN, RETIRED, LOST } part_state_t;
 typedef struct {
     part_state_t state;
     plait_part_t part;
-    plait_pes_t pes; /* RETIRED: who may still write there */
+    plait_pes_t pes; /* RETIRED: the PEs that may still write there */
 } entry_t;
 
 typedef struct {
@@ -22,7 +22,7 @@ typedef struct {
     bool is_unclean;
 } book_t;
 
-/* Communicators are closed by other threads than those that use others. */
+/* Threads that close communicators may differ from threads that use others. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 plait_status_t plait_nvshmem_bytes(int64_t *n_bytes_p)
@@ -43,7 +43,7 @@ done:
     return status;
 }
 
-/* Under the lock: bytes that are free from here on. */
+/* Under the lock: the number of free bytes from `at` on. */
 static int64_t room_at(const plait_nvshmem_job_t *job, int64_t at)
 {
     const book_t *book = job->book;

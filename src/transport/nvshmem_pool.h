@@ -5,7 +5,7 @@
 
 #include "device/device.h"
 
-/* PEs that one job may have. */
+/* Most PEs of one job. */
 enum { PLAIT_MAX_PES = 1024, PLAIT_PART_GRAIN = 256 };
 
 typedef struct {
@@ -21,26 +21,26 @@ typedef struct {
     int64_t offset, n_bytes;
 } plait_part_t;
 
-/* PLAIT_NVSHMEM_BYTES, or what it is without. */
+/* PLAIT_NVSHMEM_BYTES, or its default. */
 plait_status_t plait_nvshmem_bytes(int64_t *n_bytes_p);
 
-/* Half of what is free in one piece, so that more communicators find some; `least` where that is
- * more. UNSUPPORTED: there is not so much. */
+/* Takes half of the longest free piece, so that more communicators find some; `least` if that is more.
+ * UNSUPPORTED: there is not enough. */
 plait_status_t plait_part_take(plait_nvshmem_job_t *job, int64_t least,
                                plait_part_t *part_p);
 
-/* Nobody writes there any more. n_bytes 0: there is none. */
+/* Nobody writes to the part any more. n_bytes 0: there is no part. */
 void plait_part_give(plait_nvshmem_job_t *job, const plait_part_t *part);
 
-/* Peers, which are these PEs, may still write there, until each has ended what it has on its stream.
- * NULL: this rank has not, and its peers' parts, too, are never to be used again. */
+/* Peers, which are these PEs, may still write there, until each has ended the work on its stream. NULL: this
+ * rank has not ended its work, and its peers' parts, too, must never be used again. */
 void plait_part_retire(plait_nvshmem_job_t *job, const plait_part_t *part,
                        const plait_pes_t *pes);
 
-/* Whether this rank has ended all that it ever retired a part for. */
+/* Whether this rank has ended its work for every part that it ever retired. */
 bool plait_part_is_clean(const plait_nvshmem_job_t *job);
 
-/* These PEs have: what waits for them alone is free. */
+/* These PEs have ended their work: parts that wait for them alone are free. */
 void plait_part_reclaim(plait_nvshmem_job_t *job, const plait_pes_t *pes);
 
 #endif

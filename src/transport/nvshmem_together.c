@@ -14,13 +14,12 @@ struct plait_together {
     sem_t is_inside, may_go;
     bool goes;
     atomic_bool is_over;
-    atomic_int
-        n_holders; /* the thread, and who waits for it: the last one frees this */
+    atomic_int n_holders; /* the thread, and its caller: the last one frees this */
     plait_status_t status;
     char why[200];
 };
 
-/* The library is in a call that nobody waits for any more: no other one is made. */
+/* The library is in a call that nobody waits for any more: no other call is made. */
 static atomic_bool was_given_up;
 
 static void release(plait_together_t *t)

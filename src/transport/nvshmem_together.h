@@ -13,7 +13,7 @@ typedef struct {
     plait_device_t *device;
     plait_nvshmem_id_t id;
     int pe, n_pes;
-    int64_t pool_bytes; /* to be allocated; 0: it is to be started */
+    int64_t pool_bytes; /* to be allocated; 0: the job is to be started */
 } plait_nvshmem_job_call_t;
 
 typedef struct plait_together plait_together_t;
@@ -21,15 +21,15 @@ typedef struct plait_together plait_together_t;
 /* UNSUPPORTED: a call was given up; its thread may still write to what this process knows of the job. */
 plait_status_t plait_together_can(void);
 
-/* A thread that is inside of the device, and waits for what `end` or `go` say. */
+/* Starts a thread that enters the device, and then waits for `end` or `go`. */
 plait_status_t plait_together_begin(const plait_nvshmem_job_call_t *what,
                                     plait_together_t **together_p);
 
-/* It makes the call. All PEs have begun, or none goes. */
+/* Lets the thread make the call. Either all PEs have begun, or none goes. */
 void plait_together_go(plait_together_t *together);
 
-/* When the call is over, how it did; OK where it was not made. Of the hook of waits: given up, the
- * thread goes on by itself. NULL: nothing was begun. */
+/* Waits until the call is over, and returns its status; OK if it was not made. If the wait hook gives up, its
+ * status; the thread goes on by itself. NULL: nothing was begun. */
 plait_status_t plait_together_end(plait_together_t *together);
 
 #endif

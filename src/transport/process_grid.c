@@ -19,7 +19,7 @@ typedef struct plait_grid_seat {
 /* What ranks tell each other: before they take their seats, and after. */
 typedef struct {
     int32_t status;
-    int32_t has_failed; /* before it was asked */
+    int32_t has_failed; /* before the ranks were asked */
     plait_nccl_id_t id;
     char why[WHY_BYTES];
 } say_t;
@@ -45,7 +45,7 @@ plait_process_grid_t *plait_process_grid(const plait_endpoint_t *end,
     return is_its ? end->seat->grid : NULL;
 }
 
-/* What this rank can do alone. */
+/* The steps that this rank can do alone. */
 static plait_status_t prepare(plait_device_run_t *run, plait_process_grid_t **grid_p,
                               plait_nccl_id_t *id_p)
 {
@@ -64,7 +64,7 @@ done:
     return status;
 }
 
-/* Who is not ready says why. all: of all ranks. */
+/* A rank that is not ready says why. all: what all ranks say. */
 static plait_status_t tell(plait_device_run_t *run, plait_status_t ready, say_t *mine,
                            say_t all[])
 {
@@ -107,7 +107,7 @@ static plait_status_t ask(plait_device_run_t *run, seat_t *seat, say_t all[])
         PLAIT_TRY(tell(run, ready, &mine, all));
         unready = find_unready(all, end->size);
     }
-    seat->is_known = !has_failed; /* else that is what went wrong, and they ask again */
+    seat->is_known = !has_failed; /* else this is the reason, and they ask again */
     if (unready >= 0) {
         plait_log(PLAIT_LOG_INFO,
                   "rank %d of %d: devices of the ranks' processes do not work as one: "

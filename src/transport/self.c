@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* The state is where messages to itself wait. */
+/* The state holds messages that wait for this rank itself. */
 static void self_close(plait_endpoint_t *end)
 {
     if (end->state != NULL) {
@@ -29,8 +29,8 @@ static void self_end(plait_session_t *session)
     (void)session;
 }
 
-/* One record, kept for the thread: sessions of one thread do not overlap. Nothing is
- * published: the only rank has all it needs. */
+/* One record, kept for the thread: sessions of one thread do not overlap. Nothing is published: the only rank
+ * has everything it needs. */
 static plait_status_t self_fence(plait_session_t *session, const plait_record_t *mine,
                                  const void *bytes, int64_t n_bytes)
 {
@@ -49,7 +49,7 @@ static plait_mail_t *mail_of(const plait_session_t *session)
     return session->end->state;
 }
 
-/* Nobody else could make room, so there is no waiting for it. */
+/* Nobody else could make room, so this does not wait for it. */
 static plait_status_t self_send(plait_session_t *session, const plait_half_t *send)
 {
     plait_status_t status = PLAIT_OK;
@@ -67,7 +67,7 @@ done:
 
 static plait_status_t self_refusal(plait_session_t *session)
 {
-    (void)session; /* the receiving rank was this one */
+    (void)session; /* this rank itself was the receiver */
     return PLAIT_OK;
 }
 
@@ -99,7 +99,7 @@ done:
     return status;
 }
 
-/* What was sent earlier is received first. */
+/* Earlier messages are received first. */
 static plait_status_t self_sendrecv(plait_session_t *session, const plait_half_t *send,
                                     const plait_half_t *recv,
                                     plait_matched_t *matched_p)

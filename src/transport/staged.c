@@ -11,17 +11,16 @@
 #include "transport/gpu_aware.h"
 
 enum {
-    ONE_CHUNK = 64 << 10, /* up to here a copy takes no longer than starting it */
+    ONE_CHUNK = 64 << 10, /* up to this size a copy takes no longer than its start */
     FIRST_CHUNK = 512 << 10,
     MAX_CHUNK = 2 << 20,
-    MIN_CHUNKS = 4 /* of larger messages */
+    MIN_CHUNKS = 4 /* at least, of larger messages */
 };
 
 /* The next chunk of a message of which `at` bytes are done. Between two chunks the transport waits for some
- * calls of the device's library (10 us, by 50 GB/s the time of 512 KiB), while it has nothing to do at all with
- * the first one before it is down, and with the last one that goes up: so they grow from a small one, and
- * shrink to one. All of those in flight stay in a cache: 6.5 GB/s, with 8 MiB it was 5 (two processes on an
- * H100). */
+ * calls of the device's library (10 us, at 50 GB/s the time of 512 KiB). It has nothing to do before the first
+ * chunk is down, nor while the last chunk goes up. So chunks grow from a small one, and shrink to a small one.
+ * All chunks in flight stay in a cache: 6.5 GB/s; with 8 MiB it was 5 (two processes on an H100). */
 int64_t plait_staged_chunk(int64_t n_bytes, int64_t at)
 {
     const int64_t n_left = n_bytes - at;
@@ -46,15 +45,15 @@ int64_t plait_staged_largest_chunk(int64_t n_bytes)
     return largest;
 }
 
-/* A chunk out and a chunk in, as addresses of the device; n_bytes 0: none. */
+/* A chunk out and a chunk in, with addresses of the device; n_bytes 0: none. */
 typedef struct {
     plait_message_t out, in;
 } pair_t;
 
-/* All pairs of chunks, round after round. */
+/* Walks over all pairs of chunks, round after round. */
 typedef struct {
     int rank, size, round;
-    bool is_begun;         /* the round */
+    bool is_begun;         /* the round has begun */
     int64_t out_at, in_at; /* bytes of its messages that are done */
     int n_sends, n_recvs;
     const plait_message_t *sends, *recvs;
@@ -71,7 +70,7 @@ static plait_message_t message_with(const plait_message_t messages[], int n, int
     return found;
 }
 
-/* What comes next of a message. */
+/* The next chunk of a message. */
 static plait_message_t take_chunk(const plait_message_t *message, int64_t *at_p)
 {
     const int64_t n_bytes = plait_staged_chunk(message->n_bytes, *at_p);
@@ -85,7 +84,7 @@ static plait_message_t take_chunk(const plait_message_t *message, int64_t *at_p)
     return chunk;
 }
 
-/* False after the last one. */
+/* False after the last pair. */
 static bool next_pair(walk_t *w, pair_t *pair)
 {
     bool is_there = false;
@@ -122,7 +121,7 @@ static int64_t largest_chunk(int n, const plait_message_t messages[])
     return largest;
 }
 
-/* One exchange. Streams are the execution's own where there is one pair alone. */
+/* One exchange. It uses the execution's own stream if there is only one pair. */
 typedef struct {
     plait_device_run_t *run;
     plait_staging_t *staging; /* NULL after a failure to get one */
@@ -142,7 +141,7 @@ static void come_down(exchange_t *x, int i, const pair_t *pair)
     (void)plait_device_failed(x->run, status);
 }
 
-/* Until the flight's chunk is in host memory, and there is a place for the one that comes in. */
+/* Waits until the flight's chunk is in host memory, and there is a place for the chunk that comes in. */
 static void settle(exchange_t *x, int i, const pair_t *pair)
 {
     plait_status_t status = x->run->failure;
@@ -169,8 +168,8 @@ static void go_up(exchange_t *x, int i, const pair_t *pair)
     (void)plait_device_failed(x->run, status);
 }
 
-/* What a rank that has failed sends and receives is in ordinary memory: copies may still be under
- * way in the staging's. Not even that: the peers will wait. */
+/* A rank that has failed sends and receives in ordinary memory: copies may still use the staging's memory. If
+ * there is not even that, the peers will wait. */
 static plait_status_t need_spare(exchange_t *x)
 {
     plait_status_t status = PLAIT_OK;
@@ -184,7 +183,7 @@ done:
     return status;
 }
 
-/* Over the transport, whatever is in the flight. */
+/* Sends and receives over the transport, whatever the flight has. */
 static plait_status_t swap(exchange_t *x, int i, const pair_t *pair)
 {
     plait_status_t status = PLAIT_OK;
@@ -202,7 +201,7 @@ done:
     return status;
 }
 
-/* Copies begin after what is on the stream. */
+/* Copies begin after the work on the stream. */
 static void begin(exchange_t *x, bool is_alone, int64_t n_bytes)
 {
     plait_status_t status = x->run->failure;
@@ -220,7 +219,7 @@ done:
     (void)plait_device_failed(run, status);
 }
 
-/* The stream goes on when all is there. */
+/* The stream goes on when everything is there. */
 static void end(exchange_t *x)
 {
     plait_status_t status = x->run->failure;

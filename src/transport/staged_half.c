@@ -20,7 +20,7 @@ done:
     return status;
 }
 
-/* As many chunks as have a flight: those that were given are through. */
+/* As many chunks as there are flights: earlier chunks are through. */
 static plait_status_t lower(plait_staged_half_t *half)
 {
     plait_status_t status = PLAIT_OK;
@@ -85,7 +85,7 @@ done:
     return status;
 }
 
-/* In ordinary memory: the staging's may still be written to, or read. */
+/* In ordinary memory: copies may still use the staging's memory. */
 static plait_status_t next_spare(plait_staged_half_t *half, void **data_p)
 {
     plait_status_t status = PLAIT_OK;

@@ -6,15 +6,15 @@
 
 #include <pthread.h>
 
-/* Sizes of rooms: small messages do not pin what large ones need. */
+/* Sizes of rooms: small messages do not pin the memory that large messages need. */
 static const int64_t rooms[] = {64 << 10, 512 << 10, 2 << 20};
 enum { N_ROOMS = sizeof(rooms) / sizeof(rooms[0]) };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static plait_staging_t *idle; /* of all devices */
 
-/* Between enter and leave. What is still on its way from or to pinned memory ends before that is
- * given back; on a device that does nothing any more nothing is on its way. */
+/* Between enter and leave. Copies from or to pinned memory end before the memory is given back; on a device
+ * that does nothing any more, no copy is on its way. */
 static void destroy(plait_staging_t *staging)
 {
     if (staging != NULL) {

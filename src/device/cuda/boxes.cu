@@ -1,6 +1,6 @@
 // Tables of boxes: copied, turned, zeroed, added. Adjacent threads have adjacent lanes of dst.
 
-// Boxes of one launch are short tables, and all threads of a block search for the same.
+// A launch's boxes are a short table, and all threads of a block search it for the same box.
 INLINE const plait_cuda_box_t *box_of_block(const plait_cuda_boxes_t *table)
 {
     uint32_t b = table->n_boxes - 1;
@@ -190,8 +190,8 @@ TURN_KERNEL(4, PLAIT_CUDA_SIDE(4))
 TURN_KERNEL(8, PLAIT_CUDA_SIDE(8))
 TURN_KERNEL(16, PLAIT_CUDA_SIDE(16))
 
-// dst += src, an element or 16 bytes of them at a time: x is dst's, y is src's, as in the host's sum. All is
-// read before the first is written: a compiler moves no read before a write that may be to the same place.
+// dst += src, an element or 16 bytes of them at a time: x is dst's, y is src's, as in the host's sum. All are
+// read before the first is written, since a compiler moves no read before a write that may hit the same place.
 #define ADD_SUM(_s, _t, _expression)                                  \
     KERNEL plait_add_##_s(PARAMS(plait_cuda_boxes_t) table)           \
     {                                                                 \
@@ -246,7 +246,7 @@ TURN_KERNEL(16, PLAIT_CUDA_SIDE(16))
         }                                                             \
     }
 
-// Of the lists only the sums.
+// Only the sums of the lists are used.
 #define ADD_PROD(_s, _t, _expression)
 #define ADD_LAND(_s, _t, _expression)
 #define ADD_LOR(_s, _t, _expression)

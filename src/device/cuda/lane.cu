@@ -2,7 +2,7 @@
 // are one program, in the order device/element.h, params.h, lane.cu, boxes.cu, reduce.cu, scale.cu,
 // matrix.cu.
 // They need no header and keep to what C and CUDA have in common, so that the same text runs on a
-// host, thread by thread: there KERNEL is defined by who includes them.
+// host, thread by thread: there the including file defines KERNEL.
 #ifdef __CUDACC__
 #define KERNEL     extern "C" __global__ void __launch_bounds__(PLAIT_CUDA_THREADS)
 #define INLINE     static __device__ __forceinline__
@@ -25,7 +25,7 @@ typedef uint16_t lane2_t ANY_TYPE;
 typedef uint32_t lane4_t ANY_TYPE;
 typedef uint64_t lane8_t ANY_TYPE;
 #ifdef __CUDACC__
-typedef ulonglong2 lane16_t; // a struct of our own is loaded in halves
+typedef ulonglong2 lane16_t; // a struct of plait's own is loaded in halves
 #else
 typedef struct {
     uint64_t word[2];

@@ -1,6 +1,6 @@
-// Matrices beside the libraries: triangles, outcomes that decide about what comes after them, pivots.
-// A thread has an element of a column-major matrix, or a column. Blocks of elements have 2^log_rows rows of
-// as many columns as there is room for, so that no thread divides; n_down of them are below each other.
+// Work on matrices that the libraries lack: triangles, outcomes that decide about later work, pivots. A thread
+// has one element of a column-major matrix, or one column. Blocks of elements have 2^log_rows rows and as many
+// columns as there is room for, so that no thread divides; n_down blocks are below each other.
 
 #define MATRIX_KERNEL(_name, _t, _is_wanted, _body)                                 \
     KERNEL _name(PARAMS(plait_cuda_matrix_t) p)                                     \
@@ -23,7 +23,7 @@
         }                                                                           \
     }
 
-// What is not kept is not read either.
+// Elements that are not kept are not read either.
 #define TRIM(_t)                                                                      \
     const element_t *src = (const element_t *)p.src + (j * p.src_ld + i) * p.n_parts; \
     const int is_kept = i >= p.row + j && i < p.end;                                  \
@@ -43,7 +43,7 @@
         }                        \
     }
 
-// All who write, write the same. x - x is 0 for finite numbers alone.
+// All threads that write, write the same. x - x is 0 for finite numbers alone.
 #define SCREEN(_t)                                   \
     if (i >= p.row + j) {                            \
         const _t x = dst[0], y = dst[p.n_parts - 1]; \
@@ -105,8 +105,9 @@ MATRIX_KERNEL(plait_screen_f64, double, *p.info == 0, SCREEN(double))
 JUDGE_KERNEL(f32, float)
 JUDGE_KERNEL(f64, double)
 
-// Numbers beyond FAR, or all below 1 / FAR, are multiplied by STEP or 1 / STEP: squares of what comes, or is
-// left alone, are normal numbers. 2^60 and 2^75, 2^480 and 2^600. All who write, write the same.
+// If a number exceeds FAR, all are multiplied by 1 / STEP; if all are below 1 / FAR, by STEP. Squares of the
+// numbers are normal afterwards, scaled or not. FAR and STEP are 2^60 and 2^75, 2^480 and 2^600. All threads
+// that write, write the same.
 #define FAR_f32  1152921504606846976.f
 #define STEP_f32 37778931862957161709568.f
 #define FAR_f64  3.1217485503159922e144
@@ -145,8 +146,8 @@ MATRIX_KERNEL(plait_stretch_f32, float, STRETCHED_BY(f32, p.info) != 1,
 MATRIX_KERNEL(plait_stretch_f64, double, STRETCHED_BY(f64, p.info) != 1,
               STRETCH(f64, double))
 
-// One block: each number becomes the largest up to it. A thread has as many as the others, in order; NaN
-// stays where it is, and is less than any number.
+// One block: each number becomes the largest number up to it. Each thread has equally many numbers, in order.
+// NaN stays where it is, and is less than any number.
 #define IS_MORE(_x, _most) ((_x) > (_most) || (_most) != (_most))
 #define ASCEND_KERNEL(_s, _t)                                             \
     KERNEL plait_ascend_##_s(PARAMS(plait_cuda_ascend_t) p)               \

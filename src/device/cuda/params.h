@@ -10,7 +10,7 @@ enum {
     PLAIT_CUDA_THREADS = 256, /* of a block, of every kernel */
     PLAIT_CUDA_LANES = 4,     /* that a thread of a box kernel copies */
     PLAIT_CUDA_DIMS = 6,      /* of a box, the lanes of a row included */
-    PLAIT_CUDA_BOXES = 20,    /* of a launch: parameters have 4096 bytes at most */
+    PLAIT_CUDA_BOXES = 20,    /* per launch: parameters have 4096 bytes at most */
     PLAIT_CUDA_PIECES = 480
 };
 
@@ -31,8 +31,8 @@ enum {
     PLAIT_CUDA_BXOR
 };
 
-/* A box as lanes: elements of one size, all aligned to it. Lane l, counted with the last dimension
- * fastest, is at sum_d i_d stride[d]; l / count[d] is (l * magic[d]) >> shift[d] for l < 2^31. */
+/* A box as lanes: elements of one size, all aligned to it. Lane l, counted with the last dimension fastest, is
+ * at sum_d i_d stride[d]. l / count[d] is (l * magic[d]) >> shift[d] for l < 2^31. */
 typedef struct {
     const char *src;
     char *dst;
@@ -75,23 +75,25 @@ typedef struct {
 
 /* m x n elements of n_parts reals each, column-major, ld of them from column to column. */
 typedef struct {
-    const char *src; /* TRIM alone */
+    const char *src; /* only for TRIM */
     char *dst;
     int64_t m, n, src_ld, dst_ld;
-    int64_t
-        row; /* of the first element of column 0 that counts; one further in each column */
-    int64_t end;   /* TRIM: rows from there on become 0 */
-    int32_t *info; /* MEASURE, STRETCH: two, is any far above 1, and not far below */
-    double fill;   /* SPOIL: where *info is not 0 */
-    int32_t value; /* SCREEN: of *info, where it was 0 and an element is not finite */
+    /* the first row that counts in column 0; one row further down in each column */
+    int64_t row;
+    int64_t end; /* TRIM: rows from there on become 0 */
+    /* MEASURE, STRETCH: two flags: some number is far above 1; some number is not far below 1 */
+    int32_t *info;
+    double fill;   /* SPOIL: the new value if *info is not 0 */
+    int32_t value; /* SCREEN: of *info, if it was 0 and an element is not finite */
     uint32_t log_rows, n_down; /* of a block: rows, and blocks for all rows */
     uint32_t n_parts;
     uint32_t is_real; /* TRIM: the first element that counts loses its imaginary part */
     uint32_t is_unit; /* TRIM: it becomes 1 */
 } plait_cuda_matrix_t;
 
-/* What a library's factorization has found, put together with *info: `found` is a number from 1, and
- * the first of n diagonal elements that is not finite comes before it. Pivots become the table's. */
+/* Puts a library's outcome of a factorization together with *info. `found` counts from 1. If one of n
+ * diagonal elements is not finite and comes before `found`, it takes the place of `found`. Pivots get the
+ * table's form. */
 typedef struct {
     const char *diagonal;
     int64_t n, ld, m, row;
@@ -102,8 +104,8 @@ typedef struct {
     uint32_t n_parts;
 } plait_cuda_judge_t;
 
-/* n real numbers, of a matrix that was stretched by what `sizes` says; those that are ascending but for
- * rounding become so. */
+/* n real numbers of a matrix that was stretched as `sizes` says. The stretch is undone, and numbers that
+ * ascend except for rounding become ascending. */
 typedef struct {
     char *values;
     const int32_t *sizes;
@@ -117,8 +119,8 @@ typedef struct {
     const int32_t *pivots;
 } plait_cuda_swap_t;
 
-/* The one list: enumerator, name in the module, type of the parameters. TURN: a box whose last two
- * dimensions are turned, the last but one is the fast one in src. */
+/* The only list: enumerator, name in the module, type of the parameters. TURN: the last two dimensions of a
+ * box are turned; the last but one is src's fast dimension. */
 #define PLAIT_CUDA_KERNEL_FOR_EACH(_row)                         \
     _row(COPY_1, plait_copy_1, plait_cuda_boxes_t)               \
     _row(COPY_2, plait_copy_2, plait_cuda_boxes_t)               \

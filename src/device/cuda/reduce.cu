@@ -68,8 +68,8 @@ REDUCE_KERNEL(bf16, HALF_CASES(bf16))
 REDUCE_KERNEL(f32, REAL_CASES(f32, float, uint32_t))
 REDUCE_KERNEL(f64, REAL_CASES(f64, double, uint64_t))
 
-// Products of complex numbers, by the formulas of kernel/reduce.c; their sums are those of reals. The
-// program is compiled without fused multiply-add, or these would differ from the host's.
+// Products of complex numbers, by the formulas of kernel/reduce.c; sums are those of reals. The program is
+// compiled without fused multiply-add, since products would differ from the host's otherwise.
 #define COMPLEX_KERNEL(_s, _t)                                             \
     KERNEL plait_reduce_##_s(PARAMS(plait_cuda_reduce_t) p)                \
     {                                                                      \
