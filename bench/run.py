@@ -72,7 +72,7 @@ def parse():
 
 
 def machine():
-    """What the figures belong to."""
+    """The machine and versions that the figures belong to."""
     git = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
     described = ""
     if shutil.which("git"):
@@ -96,7 +96,7 @@ def measure(name, jobs):
         rows = GROUPS[name](jobs)
     except Absent as error:
         rows = [absent(name, "all rows", "", "", str(error))]
-    except Exception as error:  # whatever it is, the other groups are measured
+    except Exception as error:  # whatever the error, the other groups are measured
         traceback.print_exc()
         reason = f"failed: {type(error).__name__}: {str(error).removeprefix('failed: ')}"
         rows = [absent(name, "all rows", "", "", reason)]
@@ -129,7 +129,7 @@ def summary(rows):
 
 
 def store(path, facts, jobs, rows):
-    """All there is so far, in the place of what was stored before."""
+    """Everything so far, in place of what was stored before."""
     mark_noise(rows, jobs.scale.n_rounds)
     result = {
         "machine": facts,
@@ -143,7 +143,7 @@ def store(path, facts, jobs, rows):
 
 
 def measure_all(names, jobs, keep):
-    """The rows of the groups, kept after each of them; and whether that was to the end."""
+    """The rows of the groups, stored after each group; and whether the run was completed."""
     rows, is_whole = [], False
     try:
         for name in names:

@@ -8,13 +8,13 @@ import numpy as np
 from _show import BACKGROUND, FAINT, INK
 
 FSAVERAGE5 = "datasets/data/fsaverage5"
-RADIUS = 100.0  # of the sphere that the surface is registered to, in mm
-LEAST = 0.5  # mm; what is thinner is the medial wall, which is no cortex
+RADIUS = 100.0  # mm, of the sphere that the surface is registered to
+LEAST = 0.5  # mm; thinner parts are the medial wall, which is no cortex
 
 
 @dataclasses.dataclass(frozen=True)
 class Hemisphere:
-    """Vertices of a hemisphere: where they are on the unit sphere, and how thick the cortex is."""
+    """Vertices of a hemisphere: places on the unit sphere, and the cortical thickness there."""
 
     sphere: np.ndarray
     thickness: np.ndarray
@@ -23,11 +23,11 @@ class Hemisphere:
 
     @property
     def cortex(self):
-        """The numbers of its vertices."""
+        """The numbers of the cortex's vertices."""
         return np.flatnonzero(self.thickness > LEAST)
 
     def split(self, n_train, n_test=None, seed=0):
-        """Numbers of vertices to learn from, drawn at random, and of the others."""
+        """Numbers of vertices to learn from, drawn at random, and of the other vertices."""
         n, least = len(self.cortex), n_test or 1
         if n_train + least > n:
             raise SystemExit(f"of {n} vertices {n_train} cannot train and {least} be predicted")
@@ -37,7 +37,7 @@ class Hemisphere:
 
 
 def load(side="left"):
-    """The fsaverage5 surface: 10242 vertices, the thickness a mean over 40 people.
+    """The fsaverage5 surface: 10242 vertices, with the mean thickness of 40 people.
 
     The files are part of the nilearn package; nothing is downloaded.
     """
@@ -91,7 +91,7 @@ def _below(figure, axis):
 
 
 def _view(axis, surface, values, colors, limits, side):
-    """From the left (side -1) or the right: triangles that face the viewer, the nearest last."""
+    """The view from the left (side -1) or right: triangles facing the viewer, nearest last."""
     from matplotlib.collections import PolyCollection
 
     corners = surface.inflated[surface.triangles]

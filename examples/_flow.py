@@ -14,7 +14,7 @@ def save(path, frames, model, caption):
 
 
 def film(path, frames, top, model, caption):
-    """Write a GIF, one pixel a cell or more, north at the top."""
+    """Write a GIF, with one pixel or more for each cell, north at the top."""
     import matplotlib
     from PIL import Image
 

@@ -1,4 +1,4 @@
-"""Types of the examples' options: argparse says at the start what it expects."""
+"""Types of the examples' options: argparse reports at the start what it expects."""
 
 import argparse
 import math
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def at_least(least):
-    """The type of an integer that is no smaller."""
+    """The type of an integer with this lower limit."""
 
     def integer(text):
         value = int(text)
@@ -25,7 +25,7 @@ def positive(text):
 
 
 def file(*endings):
-    """The type of a name that has one of these endings. Its folder is made before the work is."""
+    """The type of a file name with one of these endings. Its folder is made before the work."""
 
     def name(text):
         if Path(text).suffix not in endings:

@@ -4,7 +4,7 @@ import plait
 
 
 def describe(comm):
-    """Ranks, the MPI and how they reach each other's memory."""
+    """Ranks, the MPI, and how they reach each other's memory."""
     if comm.size == 1:
         return "one rank, no communication with others"
     from mpi4py import MPI
@@ -15,7 +15,7 @@ def describe(comm):
 
 
 def process_grid(n_ranks, shape):
-    """The numbers of ranks along both axes that divide `shape` and cut the least length."""
+    """The numbers of ranks along both axes that divide `shape` with the shortest cuts."""
     grids = [(n_y, n_ranks // n_y) for n_y in range(1, n_ranks + 1) if n_ranks % n_y == 0]
     fitting = [(n_y, n_x) for n_y, n_x in grids if shape[0] % n_y == 0 and shape[1] % n_x == 0]
     if not fitting:
@@ -24,7 +24,7 @@ def process_grid(n_ranks, shape):
 
 
 class Place:
-    """Where this rank is in the process grid: its cells, and the ranks on its four sides."""
+    """This rank's place in the process grid: its cells, and the ranks on its four sides."""
 
     def __init__(self, comm, shape, has_walls):
         self.comm, self.shape = comm, shape
@@ -52,5 +52,5 @@ class Place:
         return profile[self.row * self.cells[0] : (self.row + 1) * self.cells[0]]
 
     def whole(self, parts):
-        """The field of which `parts` has one part for each rank."""
+        """The field from `parts`, which has one part for each rank."""
         return parts.reshape(*self.grid, *self.cells).swapaxes(1, 2).reshape(self.shape)

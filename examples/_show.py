@@ -12,7 +12,8 @@ EVERY = 5
 def progress(n_iterations, is_shown, what="restoring", value="loss", unit="iteration"):
     """Gives a function to be called with (iteration, loss, seconds) after each iteration.
 
-    `what` is done, `value` names what stands at the place of the loss, `unit` an iteration.
+    `what` is the activity, `value` the name of the number in place of the loss, `unit` that of an
+    iteration.
 
     A bar on a terminal, else a line every few iterations; nothing if not `is_shown`.
     """
@@ -67,14 +68,14 @@ def slices(volume, center):
 
 
 def window(truth, edge=6):
-    """The box of what is not empty, with a margin, and its centre."""
+    """The box of the non-empty part, with a margin, and its centre."""
     box, center = [], []
     for axis in range(3):
         inside = np.flatnonzero(truth.max(axis=tuple(a for a in range(3) if a != axis)) > 0.05)
         low, high = max(inside[0] - edge, 0), min(inside[-1] + edge + 1, truth.shape[axis])
         box.append(slice(low, high))
         center.append((high - low) // 2)
-    center[0] -= max(2, center[0] // 12)  # beside the cleft between the hemispheres
+    center[0] -= max(2, center[0] // 12)  # just beside the cleft between the hemispheres
     return tuple(box), center
 
 

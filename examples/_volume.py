@@ -32,7 +32,7 @@ def _middle(n, cut):
 
 
 def next_size(n):
-    """The least size of at least `n` whose primes are 2, 3, 5 and 7: quickly transformed."""
+    """The least size of at least `n` with no primes but 2, 3, 5 and 7: fast to transform."""
     while not _is_smooth(n):
         n += 1
     return n
@@ -46,12 +46,12 @@ def _is_smooth(n):
 
 
 def with_margin(shape, margin):
-    """Sizes with `margin` empty voxels at least; no number of devices has a say in them."""
+    """Sizes with at least `margin` empty voxels, whatever the number of devices."""
     return tuple(next_size(n + m) for n, m in zip(shape, margin, strict=True))
 
 
 def embed(volume, shape):
-    """The volume at the corner of a larger one of zeros."""
+    """The volume in the corner of a larger volume of zeros."""
     larger = np.zeros(shape, volume.dtype)
     larger[tuple(slice(n) for n in volume.shape)] = volume
     return larger

@@ -3,7 +3,7 @@
     plait run -n 2 examples/deblur.py            two MPI ranks
     python examples/deblur.py --devices 4        four devices of one process
 
-The volume is blurred by a Gaussian and noised. What is restored is the volume that minimises
+The volume is blurred by a Gaussian and noised. The restored volume minimises
 
     1/2 |A x - y|^2 + weight * sum sqrt(|D x|^2 + edge^2)        over x >= 0
 
@@ -28,13 +28,13 @@ import plait
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-PLANES = P("x")  # each rank has some planes of axis 0; the transforms turn to P(None, "x")
+PLANES = P("x")  # each rank has some planes of axis 0; the transforms give P(None, "x")
 FWHM_PER_SIGMA = math.sqrt(8 * math.log(2))
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """How the volume was measured, and what is believed about it."""
+    """How the volume was measured, and the prior assumptions about it."""
 
     fwhm: tuple[float, float, float] = (4.0, 4.0, 5.0)  # of the blur, in voxels
     noise: float = 0.01
@@ -43,12 +43,12 @@ class Model:
 
     @property
     def margin(self):
-        """Empty voxels that keep the blur of one end out of the other: 3 sigma at both."""
+        """Empty voxels that keep the blur of one end from the other: 3 sigma at both ends."""
         return tuple(2 * math.ceil(3 * w / FWHM_PER_SIGMA) for w in self.fwhm)
 
     @property
     def lipschitz(self):
-        """A bound of the curvature of the loss; its inverse is a step that cannot overshoot."""
+        """A bound of the loss's curvature; its inverse is a step that cannot overshoot."""
         return 1 + 12 * self.weight / self.edge
 
 
@@ -75,7 +75,7 @@ class Space:
         return jax.make_array_from_callback(self.stored, where, lambda index: whole[index])
 
     def collect(self, x, shape):
-        """The corner of that shape of a global array, on every process."""
+        """The corner with that shape of a global array, on every process."""
         return plait.gather_to_host(x, shape=shape)
 
 
@@ -99,7 +99,7 @@ def make_loss(space, model):
     blur, mesh = make_blur(space, model.fwhm), space.mesh
 
     def roughness(part):
-        """Sees one rank's planes with one of each neighbour's; gives the prior of its own."""
+        """The prior of a rank's own planes, given with one plane of each neighbour."""
         x = part[1:-1]
         d0, d1, d2 = part[2:] - x, jnp.roll(x, -1, 1) - x, jnp.roll(x, -1, 2) - x
         return jnp.sqrt(d0**2 + d1**2 + d2**2 + model.edge**2) - model.edge
@@ -108,7 +108,7 @@ def make_loss(space, model):
         width = (1, 0, 0)
         with_ghosts = plait.halo.pad(x, width, shape=space.shape, mesh=mesh, spec=PLANES)
         prior = jax.shard_map(roughness, mesh=mesh, in_specs=PLANES, out_specs=PLANES)(with_ghosts)
-        is_data = jnp.arange(len(x)) < space.shape[0]  # behind the last plane lies its ghost
+        is_data = jnp.arange(len(x)) < space.shape[0]  # the last plane has its ghost behind it
         prior = jnp.where(is_data[:, None, None], prior, 0)
         misfit = blur(x) - y
         return plait.sum(0.5 * misfit**2 + model.weight * prior, mesh=mesh, spec=PLANES)
@@ -136,7 +136,7 @@ def make_step(space, model):
 
 
 def space_of(volume, mesh, model=Model()):
-    """Where a volume is measured: with a margin, on a mesh."""
+    """The space in which a volume is measured: with a margin, on a mesh."""
     return Space(mesh, _volume.with_margin(volume.shape, model.margin))
 
 
@@ -149,7 +149,7 @@ def measure(volume, space, model=Model(), seed=0):
 
 
 def minimise(y, space, model=Model(), n_iterations=40, report=lambda *_: None):
-    """The restored global array; `report` is given (iteration, loss, seconds)."""
+    """The restored global array; calls `report` with (iteration, loss, seconds)."""
     step = make_step(space, model)
     x, ahead, t = jnp.copy(y), jnp.copy(y), jnp.float32(1)
     for i in range(1, n_iterations + 1):
@@ -160,7 +160,7 @@ def minimise(y, space, model=Model(), n_iterations=40, report=lambda *_: None):
 
 
 def restore(volume, mesh, model=Model(), n_iterations=40, seed=0):
-    """Blur, noise and restore a volume; the restored one, of the same shape, on every process."""
+    """Blur, noise and restore a volume; returns the restored volume, same shape, everywhere."""
     space = space_of(volume, mesh, model)
     y = measure(volume, space, model, seed)
     return space.collect(minimise(y, space, model, n_iterations), volume.shape)

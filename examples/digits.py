@@ -3,9 +3,9 @@
     plait run -n 2 examples/digits.py
 
 The 1797 digits of 8 x 8 pixels are scikit-learn's. Every rank draws the same batches and takes its
-share of each; the gradients, a pytree of all layers, are summed by one `plait.allreduce` inside the
-jitted epoch, and the parameters start as one pytree that `plait.bcast` gives to all. So the ranks
-keep the same bits, and the same parameters within rounding as one process alone.
+share of each. One `plait.allreduce` inside the jitted epoch sums the gradients, a pytree of all
+layers. The parameters start as one pytree that `plait.bcast` gives to all. So the ranks keep the
+same bits, and, within rounding, the parameters of a single process.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import plait
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """Layers, and how they are trained: stochastic gradient descent with momentum."""
+    """Layers, and their training: stochastic gradient descent with momentum."""
 
     hidden: tuple[int, ...] = (128, 64)
     batch: int = 48  # of all ranks together
@@ -64,7 +64,7 @@ def logits(layers, x):
 
 
 def loss(layers, x, y):
-    """The sum of the cross-entropies: sums of ranks add up, also where their shares differ."""
+    """The sum of the cross-entropies: the ranks' sums add up, even for unequal shares."""
     chosen = jnp.take_along_axis(jax.nn.log_softmax(logits(layers, x)), y[:, None], 1)
     return -jnp.sum(chosen)
 
@@ -99,13 +99,13 @@ def shares(data, training, comm, epoch):
 
 
 def train(data, training, comm, report=lambda *_: None):
-    """The trained layers, equal on all ranks; `report` is given (epoch, loss, seconds)."""
+    """The trained layers, equal on all ranks; calls `report` with (epoch, loss, seconds)."""
     if not comm.size <= training.batch <= len(data[0]):
         between = f"from {comm.size}, one for each rank, to {len(data[0])}, all of them"
         raise SystemExit(f"batches of {training.batch} digits; expected {between}")
     n_classes = int(data[1].max()) + 1
     sizes = (data[0].shape[1], *training.hidden, n_classes)
-    layers = plait.bcast(initial(sizes, training.seed + comm.rank), 0)  # rank 0's, on all
+    layers = plait.bcast(initial(sizes, training.seed + comm.rank), 0)  # rank 0's, on all ranks
     speed = jax.tree.map(jnp.zeros_like, layers)
     epoch = make_epoch(training)
     for i in range(1, training.n_epochs + 1):
@@ -117,7 +117,7 @@ def train(data, training, comm, report=lambda *_: None):
 
 
 def accuracy(layers, data, comm):
-    """The part of `data` classified rightly; each rank looks at its share of it."""
+    """The fraction of `data` classified correctly; each rank tests its share."""
     x, y = (jnp.asarray(a[comm.rank :: comm.size]) for a in data)
     right = jnp.sum(jnp.argmax(logits(layers, x), 1) == y)
     return int(plait.allreduce(right, plait.SUM)) / len(data[0])

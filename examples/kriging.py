@@ -3,14 +3,14 @@
     plait run -n 2 examples/kriging.py            two MPI ranks
     python examples/kriging.py --devices 4        four devices of one process
 
-The thickness y at n points of the sphere is a constant and a Gaussian process, whose covariance is
-Matern's (nu = 5/2) of the chord between two points, and noise:
+The thickness y at n points of the sphere is the sum of a constant, a Gaussian process and noise.
+The covariance is Matern's (nu = 5/2) of the chord between two points, and that of the noise:
 
     K_ij = s^2 (1 + q + q^2 / 3) exp(-q) + t^2 (i = j),        q = sqrt(5) |x_i - x_j| / l
 
-Reach l, size s and noise t are those of the greatest likelihood, found by L-BFGS; its gradient goes
-through a distributed Cholesky factorization. Each device makes its own rows of K, and none ever has
-more than its part of it.
+L-BFGS finds the reach l, size s and noise t of the greatest likelihood; the gradient goes through a
+distributed Cholesky factorization. Each device makes its own rows of K, and never has more of K
+than its part.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from jax.sharding import PartitionSpec as P
 from scipy.optimize import minimize
 from scipy.spatial import cKDTree
 
-ROWS = P("x")  # each device has some points, and the rows of K that belong to them
+ROWS = P("x")  # each device has some points, and their rows of K
 START = (math.log(0.3), math.log(0.5), math.log(0.1))  # l on the unit sphere, s and t in mm
 
 
@@ -50,7 +50,7 @@ def matern(distance, reach, size):
 class Process:
     """A Gaussian process that is known at n points, on a mesh.
 
-    The devices have equal numbers of points: those behind the n-th are independent of all others,
+    The devices have equal numbers of points. Those behind the n-th are independent of all others,
     have variance 1 and value 0, and change nothing.
     """
 
@@ -65,7 +65,7 @@ class Process:
         return -(-n // self.mesh.size) * self.mesh.size
 
     def spread(self, values, fill=0.0):
-        """An array that every process has, with equal parts on the devices."""
+        """An array that every process has, in equal parts on the devices."""
         wide = np.full((self._stored(len(values)), *values.shape[1:]), fill)
         wide[: len(values)] = values
         return self._put(wide, ROWS)
@@ -81,12 +81,12 @@ class Process:
         return jax.make_array_from_callback(values.shape, where, lambda index: values[index])
 
     def copies(self, theta):
-        """A row of parameters for each device, so that gradients come back by plait, too."""
+        """A row of parameters for each device, so that plait also returns the gradients."""
         every = jnp.tile(theta, (self.mesh.size, 1))
         return plait.redistribute(every, ROWS, mesh=self.mesh, spec=P())
 
     def covariance(self, theta, x, x_all):
-        """K, each device its own rows."""
+        """K, with each device's own rows."""
 
         def rows(theta, x, x_all):
             reach, size, noise = jnp.exp(theta[0])
@@ -111,21 +111,21 @@ class Process:
         return 0.5 * (misfit + f.logdet() + self.n * math.log(2 * math.pi)) / self.n
 
     def slope(self, theta, x, x_all, y):
-        """Loss and gradient in one array, the first device's on all: ranks take the same steps."""
+        """Loss and gradient in one array, the first device's on all: all ranks take equal steps."""
         value, gradient = jax.value_and_grad(self.loss)(theta, x, x_all, y)
         both = self.copies(jnp.concatenate([value[None], gradient]))
         return plait.redistribute(both, P(), mesh=self.mesh, spec=ROWS)[0]
 
     def predict(self, theta, f, x_all, y, targets):
-        """Mean and standard deviation at targets, which are split as points are."""
+        """Mean and standard deviation at targets, which are split like the points."""
         k = self._cross(theta, x_all, targets)
         mean = k @ f.solve(y, spec=P())
-        moved = f.solve(k.T, spec=P(None, "x"))  # a column for each target, each on its device
+        moved = f.solve(k.T, spec=P(None, "x"))  # each target's column is on its device
         variance = jnp.exp(theta[1]) ** 2 - jnp.sum(k.T * moved, axis=0)
         return mean, jnp.sqrt(jnp.maximum(variance, 0.0))
 
     def _cross(self, theta, x_all, targets):
-        """Covariances of targets and points, each device for its own targets."""
+        """Covariances of targets and points; each device has its own targets."""
         reach, size, _ = jnp.exp(theta)
         k = matern(chords(targets, x_all), reach, size)
         k = jnp.where(jnp.arange(len(x_all))[None, :] < self.n, k, 0.0)
@@ -134,9 +134,9 @@ class Process:
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """What was found: logarithms of reach, size and noise, and what is predicted with them.
+    """The result: logarithms of reach, size and noise, and the predictions with them.
 
-    seconds: of each evaluation of the loss and its gradient, the first with compiling.
+    seconds: of each evaluation of the loss and its gradient, the first one including compilation.
     """
 
     theta: np.ndarray
@@ -224,7 +224,7 @@ def main(arguments=None):
 
 
 def draw(path, surface, parts, fit, errors, caption):
-    """The truth, what is predicted, and how far it may be off; grey where there is no cortex."""
+    """The truth, the prediction, and its possible error; grey outside the cortex."""
     train, test = parts
     shown = np.concatenate([test, train])
     truth, mean, deviation = (np.full(len(surface.thickness), np.nan) for _ in range(3))

@@ -4,18 +4,18 @@
     python examples/nbody.py --devices 8 --cells 64 64 64    8 devices, 2 x 4
     python examples/nbody.py --devices 1                     the same on one
 
-It is written against five functions of jaxDecomp, as its clients are: pfft3d, pifft3d, fftfreq3d,
-halo_exchange and get_fft_output_sharding; `import jaxdecomp` would do in place of the import below,
-but for the gradient, which needs the exact adjoint of halo_exchange.
+Like clients of jaxDecomp, it uses five of its functions: pfft3d, pifft3d, fftfreq3d, halo_exchange
+and get_fft_output_sharding. `import jaxdecomp` could replace the import below, except for the
+gradient, which needs the exact adjoint of halo_exchange.
 
-One particle for each cell, displaced by d, with momentum p, in an Einstein-de Sitter universe of
+Each cell has one particle, displaced by d, with momentum p, in an Einstein-de Sitter universe of
 scale factor a (Peebles, The Large-Scale Structure of the Universe, 1980, sections 7 and 42):
 
     dd/da = a^(-3/2) p        dp/da = 3/2 a^(-1/2) F        F = -grad lap^(-1) delta
 
 stepped by leapfrog, from the growing mode d = a psi, p = a^(3/2) psi (Zel'dovich, A&A 5, 1970). The
-density delta is painted with clouds in cells (Hockney and Eastwood, 1988, section 5-2): each
-device paints its own particles on its part of the grid with ghost cells around, and the ghosts are
+density delta is painted with clouds in cells (Hockney and Eastwood, 1988, section 5-2). Each device
+paints its own particles on its part of the grid, surrounded by ghost cells. Then the ghosts are
 added to the cells that they are copies of, which is the transpose of filling them.
 """
 
@@ -36,9 +36,9 @@ CORNERS = np.array([[i, j, k] for i in (0, 1) for j in (0, 1) for k in (0, 1)])
 
 
 class Grid:
-    """The cells, how they are split (sharding: None on one device), and how wide the ghosts are.
+    """The cells, their split (sharding: None on one device), and the width of the ghosts.
 
-    A particle may be up to ghosts - 1 cells from where it began.
+    A particle may move up to ghosts - 1 cells from where it began.
     """
 
     def __init__(self, cells, sharding=None, ghosts=4):
@@ -48,7 +48,7 @@ class Grid:
         self.block = (cells[0] // split[0], cells[1] // split[1], cells[2])
 
     def on_parts(self, function, *inputs, batch=0):
-        """The function of each device's part of the inputs; the result with batch axes in front."""
+        """Maps each device's parts of the inputs; the result has `batch` axes in front."""
         if self.sharding is None:
             return function(*inputs)
         spec = self.sharding.spec
@@ -73,7 +73,7 @@ class Grid:
         return jaxdecomp.halo_exchange(padded, self.extents, (True, True))
 
     def reduce(self, padded):
-        """The padded parts with their ghosts added to what they are copies of: the transpose."""
+        """The padded parts with ghosts added to the cells that they copy: the transpose."""
         return jax.linear_transpose(self.exchange, padded)(padded)[0]
 
 
@@ -112,7 +112,7 @@ def paint(grid, d):
 
 
 def read(grid, fields, d):
-    """Three fields where the particles are: (..., 3)."""
+    """Three fields at the particles: (..., 3)."""
     ghosts = [(0, 0), *[(e, e) for e in (*grid.extents, 0)]]
     padded = grid.on_parts(lambda f: jnp.pad(f, ghosts), fields, batch=1)
 
@@ -141,12 +141,12 @@ def spectrum(grid, field):
 
 
 def force(grid, d):
-    """On each particle."""
+    """The force on each particle."""
     return read(grid, downhill(spectrum(grid, paint(grid, d) - 1)), d)
 
 
 def begin(grid, noise, amplitude=2.0, slope=-2.0):
-    """The displacement psi of the growing mode at a = 1, of a power spectrum k^slope, cut off."""
+    """The displacement psi of the growing mode at a = 1, for a cut-off power spectrum k^slope."""
     noise_k = spectrum(grid, noise)
     k = jaxdecomp.fftfreq3d(noise_k)
     k2 = k[0] ** 2 + k[1] ** 2 + k[2] ** 2
@@ -157,10 +157,10 @@ def begin(grid, noise, amplitude=2.0, slope=-2.0):
 
 
 def evolve(grid, psi, n_steps=10, a_begin=0.1, a_end=1.0):
-    """Displacements at a_end: kick, drift, kick, with the steps' memory recomputed in reverse."""
+    """Displacements at a_end: kick, drift, kick; the reverse pass recomputes the steps."""
     a = np.linspace(a_begin, a_end, n_steps + 1)
     middle = np.sqrt(a[:-1] * a[1:])
-    # The time integrals of the equations, exactly: over a half step, a step, a half step.
+    # The equations' exact time integrals, over a half step, a step, a half step.
     kicks = 3 * np.stack([middle**0.5 - a[:-1] ** 0.5, a[1:] ** 0.5 - middle**0.5])
     drifts = 2 * (a[:-1] ** -0.5 - a[1:] ** -0.5)
     steps = tuple(jnp.asarray(s, psi.dtype) for s in (*kicks, drifts))
@@ -178,7 +178,7 @@ def evolve(grid, psi, n_steps=10, a_begin=0.1, a_end=1.0):
 
 
 def loss(grid, noise, target, **how):
-    """How far the density at the end is from another one."""
+    """How far the final density is from a given one."""
     d = evolve(grid, begin(grid, noise), **how)
     return jnp.mean((paint(grid, d) - target) ** 2)
 

@@ -36,11 +36,11 @@ DAY = 86400.0
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """The layer of water, the jet in it, and the grid: SI units."""
+    """The layer of water, the jet in it, and the grid, in SI units."""
 
     shape: tuple[int, int] = (128, 256)  # cells along y and x
     extent: tuple[float, float] = (2.0e6, 4.0e6)
-    has_walls: bool = True  # in the south and north; else periodic in y too
+    has_walls: bool = True  # in the south and north; else also periodic in y
     depth: float = 1000.0
     gravity: float = 9.81
     coriolis: float = 1e-4
@@ -50,7 +50,7 @@ class Model:
     bump: float = 2.0  # height of the perturbation
     viscosity: float = 2000.0
     courant: float = 0.12  # of the gravity waves
-    offset: float = 0.05  # of Adams-Bashforth from the centre, damps what it would amplify
+    offset: float = 0.05  # of Adams-Bashforth from the centre; damps modes that it would amplify
 
     @property
     def dy(self):
@@ -67,7 +67,7 @@ class Model:
 
 
 class State(NamedTuple):
-    """What is stepped: eta in the middle of a cell, u on its east face, v on its north face."""
+    """The stepped fields: eta at a cell's centre, u on its east face, v on its north face."""
 
     eta: Any
     u: Any
@@ -102,10 +102,10 @@ def initial(model):
 
 
 def exchange(state, place):
-    """The fields with one cell of the neighbours, or beyond a wall, on each side."""
+    """The fields with a margin of one cell on each side: a neighbour's, or beyond a wall."""
 
     def both(low, high, at_low, at_high, before, after):
-        """Sends the two edges; the ghosts that came, or the templates at a wall."""
+        """Sends the two edges; returns the received ghosts, or the templates at a wall."""
         top = plait.sendrecv(low, at_high, after, before, sendtag=1, recvtag=1)
         bottom = plait.sendrecv(high, at_low, before, after, sendtag=2, recvtag=2)
         return bottom, top
@@ -117,7 +117,7 @@ def exchange(state, place):
     low, high = (State(*(a[:, cut] for a in state)) for cut in (slice(1), slice(-1, None)))
     state = join(1, both(low, high, low, high, place.west, place.east), state)
     low, high = (State(*(a[cut] for a in state)) for cut in (slice(1), slice(-1, None)))
-    # A wall lets nothing through and slips freely: eta and u go on beyond it, v vanishes.
+    # A wall lets nothing through and slips freely: eta and u continue beyond it, v vanishes.
     at_low, at_high = (edge._replace(v=jnp.zeros_like(edge.v)) for edge in (low, high))
     return join(0, both(low, high, at_low, at_high, place.south, place.north), state)
 
@@ -131,7 +131,7 @@ def mean_x(a):
 
 
 def vorticity(padded, model, times):
-    """dv/dx - du/dy at the corners of the cells, those of the ghosts in the south-west too."""
+    """dv/dx - du/dy at the corners of the cells, also of the ghosts in the south-west."""
     along_x, along_y = (
         padded.v[:-1, 1:] - padded.v[:-1, :-1],
         padded.u[1:, :-1] - padded.u[:-1, :-1],
@@ -140,17 +140,17 @@ def vorticity(padded, model, times):
 
 
 class Fixed(NamedTuple):
-    """What a rank's programs are given besides the state."""
+    """The constants of a rank's programs, besides the state."""
 
-    f: Any  # at the south and north edge of each row
+    f: Any  # at the south and north edges of each row
     is_open: Any  # 0 in the row whose north face is a wall
     zero: Any
 
     def times(self, a, b):
         """The product, rounded before it is summed.
 
-        Else XLA fuses some products with the sums that they are in, unrounded, and which ones
-        depends on the size of the block: the last bits would depend on the number of ranks.
+        Otherwise XLA fuses some products, unrounded, into the sums around them. Which ones depends
+        on the size of the block, so the last bits would depend on the number of ranks.
         """
         return a * b + self.zero
 
@@ -218,7 +218,7 @@ class Simulation:
         return plait.allreduce(jnp.sum(state.eta), plait.SUM)
 
     def advance(self, n_steps):
-        """Makes steps; the first of all is Euler's, which needs no past."""
+        """Makes steps; the very first is an Euler step, which needs no past."""
         if n_steps and self.past is None:
             self._call((1.0, 0.0), 1)
             n_steps -= 1
@@ -261,7 +261,7 @@ def parse(arguments):
 
 
 def run(simulation, n_steps, n_frames, show):
-    """The vorticity at the start and after each of the frames, by day, and seconds stepping."""
+    """The vorticity at the start and after each frame, by day, and the seconds of stepping."""
     seconds, frames = 0.0, [(0.0, simulation.vorticity())]
     for i in range(1, n_frames):
         started = time.perf_counter()

@@ -4,10 +4,10 @@
     python examples/taylor_green.py --devices 4          four devices of one process
     python examples/taylor_green.py --size 128 --time 10 finer, longer
 
-Solves the Navier-Stokes equations of an incompressible fluid in a cube of edge 2 pi, from
-u = (sin x cos y cos z, -cos x sin y cos z, 0). Transforms are of real numbers, all components of a
-field at once; a third of the modes is kept empty against aliasing. What the viscosity takes is
-summed up, so that at every time energy + loss = what there was at the start.
+Solves the Navier-Stokes equations of an incompressible fluid in a cube of edge 2 pi, from u = (sin
+x cos y cos z, -cos x sin y cos z, 0). Transforms are of real numbers, all components of a field at
+once. A third of the modes is kept empty against aliasing. The loss to viscosity is summed up, so
+that at every time energy + loss = initial energy.
 
 Source: Taylor and Green, Proc. R. Soc. A 158, 1937; Canuto et al., Spectral Methods in Fluid
 Dynamics, 1988, 3.2 and 7.2 (rotation form, 2/3 rule); Brachet et al., J. Fluid Mech. 130, 1983.
@@ -33,7 +33,7 @@ SPECTRUM = P(None, None, "x")  # as the transforms leave it: some planes of k_y
 
 @dataclasses.dataclass(frozen=True)
 class Flow:
-    """What is simulated: n points along each edge, the Reynolds number, the step in time."""
+    """The simulated flow: points along each edge, the Reynolds number, the time step."""
 
     n: int = 64
     reynolds: float = 400.0
@@ -45,7 +45,7 @@ class Flow:
 
     @property
     def dt(self):
-        """The fastest fluid, of velocity about 1.5, crosses this part of a cell in a step."""
+        """In a step, the fastest fluid, of velocity about 1.5, crosses this part of a cell."""
         return self.courant * (2 * np.pi / self.n) / 1.5
 
     def steps(self, until):
@@ -53,7 +53,7 @@ class Flow:
 
 
 def cross(a, b):
-    """The vector product of the first axis."""
+    """The vector product along the first axis."""
     return jnp.stack(
         [
             a[1] * b[2] - a[2] * b[1],
@@ -73,30 +73,30 @@ class Solver:
         self.shape = (flow.n, flow.n, flow.n)
 
     def spectrum(self, u):
-        """Of a real field, over the number of points: amplitudes."""
+        """Of a real field, divided by the number of points: amplitudes."""
         return plait.fft.prfft3d(u, norm="forward", mesh=self.mesh, spec=FIELD)
 
     def field(self, u_hat):
-        """The way back."""
+        """The inverse: a real field."""
         options = {"mesh": self.mesh, "spec": SPECTRUM, "shape": self.shape}
         return plait.fft.pirfft3d(u_hat, norm="forward", **options)
 
     def wavenumbers(self, u_hat):
-        """Along the three axes, whole numbers, each device's own."""
+        """Whole numbers along the three axes; each device has its own."""
         frequencies = plait.fft.rfftfreqn(
             u_hat, 1 / self.flow.n, axes=(1, 2, 3), mesh=self.mesh, spec=SPECTRUM
         )
         return jnp.stack(jnp.broadcast_arrays(*(k[0] for k in frequencies)))
 
     def acceleration(self, u_hat, k, k2):
-        """Without the viscous term: u x curl u, less what would compress the fluid."""
+        """Without the viscous term: u x curl u, minus the part that would compress the fluid."""
         both = self.field(jnp.concatenate([u_hat, 1j * cross(k, u_hat)]))
         force = self.spectrum(cross(both[:3], both[3:]))
         force = jnp.where(jnp.abs(k).max(0) < self.flow.n / 3, force, 0)  # the 2/3 rule
         return force - k * (jnp.sum(k * force, 0) / jnp.maximum(k2, 1))
 
     def step(self, u_hat):
-        """Runge and Kutta's of fourth order; the viscous term exactly, as a factor."""
+        """Runge-Kutta of fourth order; the viscous term exactly, as a factor."""
         k = self.wavenumbers(u_hat)
         k2, dt = jnp.sum(k * k, 0), self.flow.dt
         half = jnp.exp(-self.flow.viscosity * k2 * (dt / 2))
@@ -108,7 +108,7 @@ class Solver:
         return half**2 * (u_hat + dt / 6 * a) + half * (dt / 3 * (b + c)) + dt / 6 * d
 
     def sums(self, u_hat):
-        """Energy, and what viscosity takes of it per time, of a unit of mass."""
+        """Energy per unit of mass, and its rate of loss to viscosity."""
         k = self.wavenumbers(u_hat)
         n_times = jnp.where((k[2] == 0) | (k[2] == self.flow.n // 2), 1, 2)
         density = n_times * jnp.sum(jnp.abs(u_hat) ** 2, 0)
@@ -133,7 +133,7 @@ class Solver:
 
 @dataclasses.dataclass
 class History:
-    """Times, energies, dissipation at them, and what had been lost by then."""
+    """Times, with the energy, the dissipation and the loss so far at each."""
 
     time: list
     energy: list
@@ -142,13 +142,13 @@ class History:
 
     @property
     def gap(self):
-        """Energy + loss, less the energy at the start, over it: 0 but for errors of the steps."""
+        """Relative gap of energy + loss to the initial energy: 0 except for errors of the steps."""
         energy, lost = np.array(self.energy), np.array(self.lost)
         return (energy + lost - energy[0]) / energy[0]
 
 
 def simulate(flow, mesh, until, report=lambda *_: None):
-    """The last spectrum, and the history; `report` is given (step, dissipation, seconds)."""
+    """The last spectrum, and the history; calls `report` with (step, dissipation, seconds)."""
     solver = Solver(flow, mesh)
 
     def step(u_hat):
@@ -173,15 +173,15 @@ def simulate(flow, mesh, until, report=lambda *_: None):
 
 
 def integral(rates, dt):
-    """Over the last step; by the values at its ends and at the two before, where there are."""
+    """Over the last step; by the values at its ends and, if there are any, at the two before."""
     if len(rates) < 4:
         return dt * (rates[-1] + rates[-2]) / 2
     a, b, c, d = rates[-4:]
-    return dt * (9 * d + 19 * c - 5 * b + a) / 24  # Adams and Moulton's
+    return dt * (9 * d + 19 * c - 5 * b + a) / 24  # the Adams-Moulton formula
 
 
 def picture(path, flow, planes, history, caption):
-    """The vorticity in a wall of the vortex, first and last, and the energy's way."""
+    """The vorticity in a wall of the vortex, first and last, and the energy over time."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -232,7 +232,7 @@ def main(arguments=None):
     say(f"on {deblur.describe(mesh)}")
 
     def plane(u_hat):
-        """Through the middle of the vortices' wall, x = pi."""
+        """The plane through the middle of the vortices' wall, x = pi."""
         w = plait.jit(solver.vorticity)(u_hat)
         return plait.gather_to_host(w)[flow.n // 2]
 

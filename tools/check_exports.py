@@ -1,4 +1,4 @@
-"""The shared library exports plait_* and nothing else, and needs the C library alone.
+"""The shared library exports plait_* and nothing else, and needs only the C library.
 
 check_exports.py LIBRARY    read the dynamic section and symbols of LIBRARY (ELF, 64 bit)
 check_exports.py --selftest show that a foreign symbol is found (in an extension of Python itself)
@@ -20,7 +20,7 @@ def text_at(strings, offset):
 
 
 def read_elf(data):
-    """The names that an ELF file defines for others, and the libraries it needs."""
+    """The names that an ELF file exports, and the libraries it needs."""
     if data[:5] != b"\x7fELF\x02":
         raise ValueError("not a 64-bit ELF file")
     start, size, n = (

@@ -1,10 +1,10 @@
-"""Every public function says whom it concerns and who owns what, in fixed lines.
+"""Every public function says in fixed lines whom it concerns and who owns what.
 
 check_headers.py INCLUDE    check the headers below INCLUDE
 check_headers.py --selftest show that a missing and a misplaced line are found
 
-The comment before each exported function has the words of WORDS, in that order.
-Prints one line for each fault and exits with 1 if there is any.
+The comment before each exported function must have the words of WORDS, in that order. Prints one
+line for each fault and exits with 1 if there is any.
 """
 
 import re
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 WORDS = ["Collective:", "Shapes:", "Owns:", "Errors:", "Source:"]
-# A declaration that is exported, with the comment that ends just above it, if there is one.
+# An exported declaration, with the comment that ends just above it, if there is one.
 DECLARATION = re.compile(
     r"(?:/\*\*(?P<doc>(?:[^*]|\*(?!/))*)\*/\s*)?^PLAIT_EXPORT\b[^;{]*?\b(?P<name>plait_\w+)\s*\(",
     re.MULTILINE,

@@ -28,7 +28,7 @@ ROWS = [
     {"ffi"},
 ]
 RANK = {folder: rank for rank, row in enumerate(ROWS) for folder in row}
-# Header -> the folders that may include it although more of them stand below it, or none at all.
+# Header -> the folders that may include it although more folders lie below it, or none at all.
 NARROW = {
     r"mpi\.h": set(),
     r"xla/.*": set(),

@@ -1,4 +1,4 @@
-"""Check that programs of a page, as README's, have no errors of types: what plait's users see.
+"""Check programs on pages such as README.md for type errors: what plait's users see.
 
     check_types.py PAGE...
 

@@ -2,11 +2,11 @@
 
 fuzz.py [--programs N] [--seconds S] [--first SEED] [--ranks 2,3]
 
-Runs generated programs on ranks (tests/python/fuzz_programs.py), N of them for each number of
-ranks but no longer than S seconds; programs of global arrays (tests/python/fuzz_mesh.py) for as
-long, on devices of so many processes and of one; then, where clang has libFuzzer, each
+First runs generated programs on ranks (tests/python/fuzz_programs.py), N for each number of ranks,
+but no longer than S seconds. Then runs programs of global arrays (tests/python/fuzz_mesh.py) for as
+long, on devices of so many processes and of one. Last, if clang has libFuzzer, runs each
 tests/c/fuzz_*.c for S seconds under the address and undefined sanitizers. Ends with 1 at the first
-fault, and says how to see it again. What led to new paths is kept in build/fuzz.
+fault, and says how to reproduce it. Inputs that led to new paths are kept in build/fuzz.
 """
 
 import argparse
@@ -19,15 +19,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "fuzz"
-KINDS = 5  # programs of one seed
+KINDS = 5  # of programs for one seed
 GRACE_S = 120  # to start, and to end the last program
 
 
 def generated(name, launch, script, options, variables, may_fail=False):
-    """Runs a script of generated programs; whether all was well, else how to see it again.
+    """Runs a script of generated programs; whether all was well, else it says how to repeat it.
 
-    launch: what it is started by, and what that is told here alone. may_fail: it is well if its
-    last program ended, whatever the job says.
+    launch: the starter, and options for it that apply only here. may_fail: all is well if the last
+    program ended, whatever the job's exit code.
     """
     note = FOLDER / f"programs{name}.seed"
     note.write_text("")
@@ -46,13 +46,13 @@ def generated(name, launch, script, options, variables, may_fail=False):
 
 
 def launched(n_ranks, options):
-    """By what so many ranks are started, and what that is told here alone."""
+    """The starter of so many ranks, and the options for it that apply only here."""
     run = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks)]
     return run, ["--timeout", str(options.seconds + GRACE_S)]
 
 
 def programs(n_ranks, options, kind):
-    """Generated programs of a kind on ranks, "" for all without a fault; whether all was well."""
+    """Generated programs of a kind, "" for all without a fault; returns whether all was well."""
     script = [sys.executable, "-m", "mpi4py", "tests/python/fuzz_programs.py"]
     script += ["--kind", kind] if kind else []
     limited = {"PLAIT_TIMEOUT": "2"} if kind else {}
@@ -62,20 +62,20 @@ def programs(n_ranks, options, kind):
 
 
 def mesh_programs(options):
-    """Generated programs of global arrays, on devices of one process; whether all was well."""
+    """Programs of global arrays on one process's devices; returns whether all was well."""
     script = [sys.executable, "tests/python/fuzz_mesh.py"]
     return generated("-mesh", ([], []), script, options, {"JAX_NUM_CPU_DEVICES": "8"})
 
 
 def host_programs(n_processes, options):
-    """The same on two devices of each process; whether all was well."""
+    """The same on two devices of each process; returns whether all was well."""
     script = [sys.executable, "-m", "mpi4py", "tests/python/fuzz_mesh.py"]
     few, launch = {"PLAIT_TEST_DEVICES": "2"}, launched(n_processes, options)
     return generated(f"-mesh-{n_processes}", launch, script, options, few)
 
 
 def libfuzzer():
-    """Builds the targets with clang; the folder with them, or None and why not."""
+    """Builds the targets with clang; returns their folder, or None and why not."""
     if not shutil.which("clang"):
         return None, "there is no clang"
     source, folder = FOLDER / "try.c", ROOT / "build" / "fuzz-c"
@@ -97,7 +97,7 @@ def libfuzzer():
 
 
 def target(program, seconds):
-    """One target of libFuzzer; whether all was well."""
+    """Runs one target of libFuzzer; returns whether all was well."""
     corpus = FOLDER / program.name
     corpus.mkdir(exist_ok=True)
     log = FOLDER / f"{program.name}.log"

@@ -5,9 +5,9 @@ And a page for each header of the C library: docs/headers/*.md.
 make_reference.py          write the pages
 make_reference.py --check  say which pages are not what would be written; 1 if there are any
 
-Signature, texts and example come from the docstring. Which operations of the core a function
-calls, for which dtypes and under vmap, comes from tracing it as each of 4 ranks; what that
-costs from the plans that the core makes. Nothing depends on the machine.
+Signature, texts and example come from the docstring. The operations of the core that a function
+calls, for which dtypes and under vmap, come from tracing it as each of 4 ranks; their costs come
+from the plans that the core makes. Nothing depends on the machine.
 """
 
 import dataclasses
@@ -35,8 +35,8 @@ N_RANKS = 4
 SIZES = (8, 1 << 20)  # float32 elements of one block
 SIDES = (16, 128)  # of a global array of three axes
 N_BATCH = 5
-PLAN_LINES = 40  # of a plan that are shown
-STAGING = 256 << 10  # bytes that are not worth a word; PLAIT_READ_CHUNK
+PLAN_LINES = 40  # lines shown of a plan
+STAGING = 256 << 10  # fewer bytes than this are not mentioned; PLAIT_READ_CHUNK
 LABELS = ("Collective", "Shapes", "Raises", "Adjoint", "Source", "Example")
 FAMILIES = {
     "Reductions": ["plait._reduce"],
@@ -69,17 +69,17 @@ class Page:
 
     @property
     def file(self) -> str:
-        """The name of the page."""
+        """The file name of the page."""
         return self.name.removeprefix("plait.") + ".md"
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """Those of the function."""
+        """The parameters of the function."""
         return dict(inspect.signature(self.function).parameters)
 
 
 def public() -> Iterator[tuple[str, Callable]]:
-    """Names and functions of the interface."""
+    """Names and functions of the public interface."""
     for module in (plait, plait.fft, plait.halo, plait.linalg):
         for name in module.__all__:
             if inspect.isfunction(getattr(module, name)):
@@ -98,10 +98,10 @@ def read(name: str, function: Callable) -> Page:
 
 
 def signature(page: Page) -> str:
-    """The call, without types; on several lines where it is long."""
+    """The call, without types; on several lines if it is long."""
     text = reference_objects.call(page.function)
     if len(page.name + text) > 88:
-        outside = re.sub(r", (?![^()]*\))", ",\n    ", text[1:-1])  # not in tuples
+        outside = re.sub(r", (?![^()]*\))", ",\n    ", text[1:-1])  # but not inside tuples
         text = f"(\n    {outside},\n)"
     return page.name + text
 
@@ -109,7 +109,7 @@ def signature(page: Page) -> str:
 def linked(text: str, name: str, hrefs: dict[str, str]) -> str:
     """A docstring's text as Markdown: public names, documents and oracles become links.
 
-    name: whose text it is.  hrefs: where public names are described.
+    name: the owner of the text.  hrefs: where public names are described.
     """
     module = name.rpartition(".")[0]
 
@@ -142,13 +142,13 @@ class Ring(plait.Comm):
         self.size, self.rank, self._state = N_RANKS, rank, {"is_freed": False}
 
     def id(self, mode: str = "effect") -> int:
-        """No communicator of the core has it."""
+        """No communicator of the core has this number."""
         return _comm.NOWHERE
 
 
 @dataclasses.dataclass(frozen=True)
 class Traced:
-    """A call as one rank: operands and results in words, and what it calls.
+    """A call as one rank: operands and results in words, and the operations that it calls.
 
     is_spread: each device takes whole matrices of a batch.
     """
@@ -175,7 +175,7 @@ OPERANDS = {"a", "b", "f", "x", "y", "sendbuf", "recvbuf"}  # parameters that ar
 
 
 def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = False) -> Traced:
-    """The call with operands like x, and some value for every other parameter it needs."""
+    """The call with operands like x, and some value for every other required parameter."""
     names, ranks = page.parameters, range(N_RANKS)
     counts = [1] * N_RANKS
     values: dict[str, Any] = {
@@ -203,7 +203,7 @@ def trace(page: Page, x: Any, rank: int, op: Any = None, is_batched: bool = Fals
 
 
 def operand(page: Page, size: int, rank: int) -> Any:
-    """A float32 array that the function takes on this rank."""
+    """A float32 array that the function accepts on this rank."""
     n = SIZES[size]
     shapes: list[tuple[int, ...]] = [(n,), (N_RANKS, n), (1, n), (2, n)]
     if "mesh" in page.parameters:
@@ -213,13 +213,13 @@ def operand(page: Page, size: int, rank: int) -> Any:
         try:
             trace(page, x, rank)
         except ValueError:
-            continue  # the first axis is to have another length
+            continue  # the first axis needs another length
         return x
     raise SystemExit(f"{page.name}: none of the operands {shapes} is one that it takes")
 
 
 def is_operation(page: Page) -> bool:
-    """Whether it has ranks, so that it can be traced as one of them."""
+    """Whether the function has ranks, so that it can be traced as one of them."""
     return bool({"comm", "mesh"} & set(page.parameters))
 
 
@@ -245,7 +245,7 @@ def kinds() -> Iterator[str]:
 
 
 def dtypes(page: Page, op: Any = None) -> str:
-    """The dtypes that rank 0 may have, by kind where it has the whole kind."""
+    """The dtypes that rank 0 may have; a kind by its name if the whole kind is accepted."""
     like, good, known = operand(page, 0, 0), [], list(_core.dtypes())
     for name in known:
         try:
@@ -266,7 +266,7 @@ def dtypes(page: Page, op: Any = None) -> str:
 
 
 def dtypes_by_op(page: Page) -> str:
-    """The same where it depends on the reduction."""
+    """The same, if it depends on the reduction."""
     reductions = [getattr(plait, name) for name in plait.__all__ if name.isupper()]
     reductions = [op for op in reductions if isinstance(op, type(plait.SUM))]
     by_text: dict[str, list[str]] = {}
@@ -276,7 +276,7 @@ def dtypes_by_op(page: Page) -> str:
 
 
 def batching(page: Page) -> str:
-    """What vmap makes of a call on rank 0."""
+    """What vmap turns a call on rank 0 into."""
     x = operand(page, 0, 0)
     single, batch = trace(page, x, 0), trace(page, x, 0, is_batched=True)
     if batch.is_spread:
@@ -297,13 +297,13 @@ def describe(call: Called, rank: int, way: str) -> Plan:
 
 
 def portable(text: str) -> str:
-    """The text of a plan without what depends on the machine: instruction sets and caches."""
+    """The text of a plan without machine-dependent parts: instruction sets and caches."""
     chosen = r", (scratch \d+ bytes|written past the cache)"
     return re.sub(chosen, "", text) if "  kernel  " in text else text
 
 
 def cost(calls: list[Called], rank: int, way: str) -> str:
-    """What operations cost a rank, together: fences, what comes from others, work memory."""
+    """The total cost of operations for a rank: fences, data from others, work memory."""
     plans = [describe(call, rank, way) for call in calls]
     text = "".join(plan.text for plan in plans)
     pieces, n_bytes = sum(plan.messages for plan in plans), sum(plan.n_bytes for plan in plans)
@@ -322,13 +322,13 @@ def cost(calls: list[Called], rank: int, way: str) -> str:
 
 
 def _staging(plan: Plan) -> int:
-    """Bytes of its scratch, where they do not depend on caches and are worth a word."""
+    """Bytes of its scratch, if they do not depend on caches and are worth mentioning."""
     has_kernels = "  kernel  " in plan.text
     return 0 if has_kernels or plan.scratch_bytes <= STAGING else plan.scratch_bytes
 
 
 def cost_rows(page: Page, size: int) -> list[str]:
-    """Lines of the table; ranks with the same line share it."""
+    """Lines of the table; ranks with equal lines share one."""
     ranks: dict[str, list[int]] = {}
     for rank in range(N_RANKS):
         traced = trace(page, operand(page, size, rank), rank)
@@ -360,7 +360,7 @@ def costs(page: Page) -> list[str]:
 
 
 def shortened(text: str) -> str:
-    """The first lines of a long text, and how many there are more."""
+    """The first lines of a long text, and the number of further lines."""
     lines = text.splitlines()
     more = len(lines) - PLAN_LINES
     return text if more <= 0 else "\n".join([*lines[:PLAN_LINES], f"… and {more} lines more"])
@@ -381,7 +381,7 @@ def example(page: Page) -> list[str]:
 
 
 def core(page: Page) -> str:
-    """The rows of the core that a call comes to."""
+    """The rows of the core that a call ends in."""
     names = dict.fromkeys(call.name for call in trace(page, operand(page, 0, 0), 0).calls)
     return "; ".join(f"`{name}`: {_core.rows()[name].doc.rstrip('.')}" for name in names)
 
@@ -435,7 +435,7 @@ memory*), or processes that exchange *messages* of MPI. The steps of a plan are 
 
 
 def index(pages: dict[str, Page], hrefs: dict[str, str]) -> str:
-    """The page that names all others, by family."""
+    """The index page of all others, by family."""
     lines = ["# Functions", "", "Written by `make docs` from docstrings and plans.", ""]
     lines += [f"[Objects, exceptions, constants]({reference_objects.FILE})", ""]
     left = dict(pages)
@@ -462,13 +462,13 @@ def everything() -> dict[str, str]:
 
 
 def stale(folder: Path, texts: dict[str, str]) -> list[str]:
-    """Names of files that are missing in a folder, have other texts, or are too many."""
+    """Names of files in a folder that are missing, differ, or do not belong there."""
     there = {path.name: path.read_text() for path in folder.glob("*.md")}
     return sorted(name for name in texts | there if texts.get(name) != there.get(name))
 
 
 def write(folder: Path, texts: dict[str, str], names: list[str]) -> None:
-    """Make these files what they should be."""
+    """Give these files the texts that they should have."""
     folder.mkdir(exist_ok=True)
     for name in names:
         if name in texts:
@@ -481,7 +481,7 @@ def main() -> int:
     jax.config.update("jax_num_cpu_devices", N_RANKS)
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", True)
-    _blas.require()  # before plans of dense operations
+    _blas.require()  # needed before plans of dense operations
     folders = {PAGES: everything(), reference_headers.PAGES: reference_headers.everything()}
     is_good = True
     for folder, texts in folders.items():

@@ -1,7 +1,7 @@
-"""Build the wheel, check what it needs, and try it in empty environments.
+"""Build the wheel, check its requirements, and try it in empty environments.
 
-Leaves dist/plait-VERSION-py3-none-manylinux_*.whl. Ends with 1 if a check fails; an interpreter
-that is not there is named as skipped.
+Leaves dist/plait-VERSION-py3-none-manylinux_*.whl. Ends with 1 if a check fails; a missing
+interpreter is named as skipped.
 """
 
 import os
@@ -30,7 +30,7 @@ print("smoke program: right on 2 devices")
 
 
 def call(*command, **options):
-    """Run a command; its failure ends this program."""
+    """Run a command; if it fails, this program ends."""
     return subprocess.run([str(word) for word in command], check=True, **options)
 
 
@@ -42,7 +42,7 @@ def build(folder):
 
 
 def repair(wheel):
-    """Give it the manylinux tag that its symbols allow."""
+    """Give the wheel the manylinux tag that its symbols allow."""
     shutil.rmtree(DIST, ignore_errors=True)
     call(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", DIST, wheel)
     [repaired] = DIST.glob("plait-*.whl")
@@ -50,7 +50,7 @@ def repair(wheel):
 
 
 def check(wheel):
-    """Tag, contents and needs."""
+    """Check tag, contents and requirements."""
     tag = wheel.stem.split("-", 2)[2]
     if not tag.startswith("py3-none-manylinux"):
         sys.exit(f"make_wheel: the tag is {tag}, not py3-none-manylinux")

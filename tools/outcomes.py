@@ -1,4 +1,4 @@
-"""How the tests of a suite ended: counted, and told."""
+"""How the tests of a suite ended: counts and reports."""
 
 import dataclasses
 import re
@@ -8,14 +8,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SHOWN_LINES, SHOWN_IN_SHORT = 200, 15
-# Lines of a log that say what went wrong: pytest's, with or without the rank, and the launcher's.
+# Lines of a log that say what failed: pytest's, with or without the rank, and the launcher's.
 TELLING = re.compile(r"(\[\d+\] )?(E  +\w|Fatal|Timeout|plait run: |.*(Sanitizer|FAIL))")
 WRONG = ("failed", "error")
 
 
 @dataclasses.dataclass
 class Count:
-    """Outcomes of a suite: "passed", "failed", "error" or "skipped" by test, and reasons."""
+    """A suite's outcomes: "passed", "failed", "error" or "skipped" by test, and reasons."""
 
     outcomes: dict[str, str] = dataclasses.field(default_factory=dict)
     notes: list[str] = dataclasses.field(default_factory=list)
@@ -30,12 +30,12 @@ class Count:
             self.notes.append(note)
 
     def number(self, *kinds):
-        """How many tests ended so."""
+        """The number of tests with this outcome."""
         return sum(outcome in kinds for outcome in self.outcomes.values())
 
 
 def read_junit(count, path, prefix=""):
-    """Add the outcomes of a JUnit file, as pytest and CTest write it; whether there was one."""
+    """Add the outcomes of a JUnit file of pytest or CTest; returns whether there was one."""
     try:
         cases = list(ElementTree.parse(path).getroot().iter("testcase"))
     except (OSError, ElementTree.ParseError):
@@ -53,7 +53,7 @@ def read_junit(count, path, prefix=""):
 
 
 def close(count, name, code, log):
-    """Make a suite that ended badly without saying which test did count as one failure."""
+    """Count one failure for a suite that ended badly without naming the failing test."""
     count.logs.append(log)
     if code != 0 and not count.number(*WRONG):
         ending = "did not end in time" if code is None else f"ended with {code}"
@@ -61,7 +61,7 @@ def close(count, name, code, log):
 
 
 def show(count):
-    """Print the last lines of the output of a suite that failed."""
+    """Print the last lines of a failed suite's output."""
     for log in dict.fromkeys(count.logs):
         lines = log.read_text(errors="replace").splitlines()
         telling = [line for line in lines if TELLING.match(line)]

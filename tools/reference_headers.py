@@ -1,6 +1,7 @@
 """The pages of the C library's functions: docs/headers/*.md, for make_reference.py.
 
-Texts are the comments of include/plait/*.h: a page a header, and one that names all functions.
+The texts are the comments of include/plait/*.h: a page for each header, and an index of all
+functions.
 """
 
 import functools
@@ -13,7 +14,7 @@ import check_headers
 ROOT = Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include" / "plait"
 PAGES = ROOT / "docs" / "headers"
-# By what they are for; the first are those of every program.
+# By purpose; the functions that every program needs come first.
 ORDER = (
     *("status", "comm", "coll", "dtype", "reduce"),
     *("layout", "plan", "redist", "fft", "halo", "dense", "cuda", "config", "version"),
@@ -29,7 +30,7 @@ def plain(comment: str) -> str:
 
 
 def paragraphs(comment: str) -> str:
-    """A header's first comment as Markdown; what it has in columns stays so."""
+    """A header's first comment as Markdown; text in columns stays so."""
     inside = "\n".join(re.sub(r"^ \* ?", "", line) for line in comment.split("\n"))
     text = inside.strip().removeprefix("/*").removesuffix("*/").strip()
     parts = []
@@ -40,7 +41,7 @@ def paragraphs(comment: str) -> str:
 
 
 class Header:
-    """A header in parts: what it is for, and declarations in their order."""
+    """A header in parts: its purpose, and its declarations in order."""
 
     def __init__(self, name: str):
         self.name = name
@@ -50,12 +51,12 @@ class Header:
         if body is None:
             raise SystemExit(f"{name}.h: no place where its declarations begin and end")
         self.doc = paragraphs(first + "*/")
-        # How symbols are exported is nobody's to call.
+        # Nobody needs to know how symbols are exported.
         declared = re.sub(r"\n#if defined\(__GNUC__\).*?#endif\n", "", body[1], flags=re.DOTALL)
         self.parts = re.split(r"\n\n+(?=\S)", declared.strip())
 
     def functions(self) -> Iterator[tuple[str, str]]:
-        """Names, and what they do in one sentence."""
+        """Function names, with one sentence on each."""
         for part in self.parts:
             found = check_headers.DECLARATION.match(part)
             if found:
@@ -71,7 +72,7 @@ class Header:
 
 
 def labelled(doc: str, labels: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """What is before the first "Label:", and what follows each, of those that are there."""
+    """The text before the first "Label:", and the text after each label that is there."""
     found = list(re.finditer(rf"(?:^|(?<=  ))({'|'.join(labels)}):", doc, re.MULTILINE))
     starts = [match.start() for match in found] + [len(doc)]
     parts = {m[1]: doc[m.end() : end] for m, end in zip(found, starts[1:], strict=True)}
@@ -94,7 +95,7 @@ def function(name: str, part: str) -> list[str]:
     text, facts = described(part)
     declared = part[part.index("*/") + 2 :].strip().replace("PLAIT_EXPORT", "", 1).lstrip()
     if "(" in declared.split("\n")[0]:
-        declared = re.sub(r"\n {13}", "\n", declared)  # as long as PLAIT_EXPORT and its blank
+        declared = re.sub(r"\n {13}", "\n", declared)  # length of PLAIT_EXPORT and a blank
     rows = [f"| **{label}** | {linked(cell(fact))} |" for label, fact in facts.items()]
     return [
         *(f"## {name}", "", "```c", declared, "```", ""),
@@ -109,7 +110,7 @@ def cell(text: str) -> str:
 
 @functools.cache
 def homes() -> dict[str, str]:
-    """Which header declares a function."""
+    """The header that declares each function."""
     return {
         found["name"]: name
         for name in ORDER
@@ -118,7 +119,7 @@ def homes() -> dict[str, str]:
 
 
 def linked(text: str, own: str = "") -> str:
-    """The same, with links of functions' names to where they are described."""
+    """The same text, with functions' names linked to their descriptions."""
     where = homes()
 
     def link(match: re.Match) -> str:
@@ -136,7 +137,7 @@ def linked(text: str, own: str = "") -> str:
 
 
 def index(headers: list[Header]) -> str:
-    """The page that names all functions, by header."""
+    """The index page of all functions, by header."""
     lines = ["# The C library's functions", "", "Written by `make docs` from `include/plait/*.h`."]
     lines += ["How programs are built and what plans are: [The C library](../c.md).", ""]
     for header in headers:

@@ -1,6 +1,6 @@
-"""The page of what is public and no function: docs/operations/objects.md, for make_reference.py.
+"""The page of what is public but no function: docs/operations/objects.md, for make_reference.py.
 
-Texts are docstrings. `linked` makes links of names in backquotes, as on other pages.
+Texts are docstrings. `linked` turns names in backquotes into links, as on other pages.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from jax.errors import JaxRuntimeError
 FILE = "objects.md"
 LABELS = r"\s+(Collective|Shapes|Raises|Adjoint|Source):"
 BASES = {np.linalg.LinAlgError: "numpy.linalg.LinAlgError"}
-INTERNAL = {"id"}  # of a communicator: a number of the core's
+INTERNAL = {"id"}  # of a communicator: a number of the core
 
 HEAD = """\
 # Objects, exceptions, constants
@@ -46,7 +46,7 @@ CONSTANTS = """\
 
 
 def things() -> Iterator[tuple[str, Any]]:
-    """Names and values of the interface that are no functions and no modules."""
+    """Names and values of the interface, except functions and modules."""
     for module in (plait, plait.fft, plait.halo, plait.linalg):
         for name in module.__all__:
             thing = getattr(module, name)
@@ -60,24 +60,24 @@ def is_exception(thing: Any) -> bool:
 
 
 def described() -> dict[str, type]:
-    """The classes that have a section of their own, by the names that users know them by."""
+    """The classes with a section of their own, by the names that users know."""
     found = {name: x for name, x in things() if inspect.isclass(x) and not is_exception(x)}
     return found | {"plait.config": type(plait.config)}
 
 
 def exceptions() -> dict[str, type]:
-    """Those of plait."""
+    """The exceptions of plait."""
     return {name: x for name, x in things() if is_exception(x)}
 
 
 def hrefs() -> dict[str, str]:
-    """Where each of them is described."""
+    """Where each name is described."""
     sections = {name: f"{FILE}#{name.lower().replace('.', '')}" for name in described()}
     return sections | dict.fromkeys(exceptions(), f"{FILE}#exceptions")
 
 
 def members(kind: type) -> Iterator[tuple[str, str]]:
-    """Properties and methods as they are written, and their docstrings."""
+    """Properties and methods as users write them, and their docstrings."""
     for name, member in vars(kind).items():
         is_function = inspect.isfunction(member)
         if not name.startswith("_") and name not in INTERNAL and inspect.getdoc(member):
@@ -88,7 +88,7 @@ def members(kind: type) -> Iterator[tuple[str, str]]:
 
 
 def call(function: Callable, n_left_out: int = 0) -> str:
-    """The parameters of a function, without types and the first ones, as self."""
+    """The parameters of a function, without types and without the first ones, such as self."""
     signature = inspect.signature(function)
     bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()][n_left_out:]
     return str(signature.replace(parameters=bare, return_annotation=signature.empty))

@@ -1,6 +1,6 @@
 """Print the requirements of plait and of the extras named on the command line, one a line.
 
---oldest: of plait's own requirements the oldest version that it declares, and no other.
+--oldest: prints only plait's own requirements, at the oldest versions that it declares.
 """
 
 import sys

@@ -3,14 +3,14 @@
 run_tests.py [--all] [SUITE...]     run these suites, or each
 run_tests.py --list                 name the suites
 
-Without --all a quick run: what shows the same for other numbers, ranks or versions is left out,
-by suite (LONG), by test of Python (tests/python/tiers.py), by program of C (label long) and by
-launch of MPI (tests/c/run_mpi.py --quick). How much that is, is said.
+Without --all, a quick run: it leaves out tests that show the same for other numbers, ranks or
+versions, by suite (LONG), by Python test (tests/python/tiers.py), by C program (label long) and by
+launch of MPI (tests/c/run_mpi.py --quick). It says how many are left out.
 
-Three run beside each other: one of C, one that waits most of the time, and one of Python.
+Three suites run at a time: one of C, one that waits most of the time, and one of Python.
 
-Each suite is a process with a time limit; its output is in build/tests/SUITE*.log and is shown
-if anything failed. What this machine cannot do is skipped with its reason, never passed.
+Each suite is a process with a time limit; its output is in build/tests/SUITE*.log and is shown if
+anything failed. Tests that this machine cannot run are skipped with a reason, never passed.
 """
 
 import collections
@@ -32,33 +32,34 @@ from outcomes import ROOT, WRONG, Count, close, read_junit, report
 
 BUILD = ROOT / "build"
 LOGS = BUILD / "tests"
-LIBRARY = BUILD / "python"  # where that of Python is built (pyproject.toml)
+LIBRARY = BUILD / "python"  # build folder of the Python package (pyproject.toml)
 OTHER_PYTHON = ROOT / f"{os.environ.get('VENV', '.venv')}-openmpi" / "bin" / "python"
 
 
 class _Taken(threading.local):
-    """By the processes of the suite that a thread runs."""
+    """What the processes of a thread's suite have taken."""
 
     core_s = 0.0
 
 
 taken = _Taken()
-QUICK = {"PLAIT_TEST_QUICK": "1"}  # what tests know a quick run by
-quick: dict[str, str] = {}  # the same in a quick run
-BUILDING = collections.defaultdict(threading.Lock)  # by folder: one build in it at a time
+QUICK = {"PLAIT_TEST_QUICK": "1"}  # tells tests that this is a quick run
+quick: dict[str, str] = {}  # the same in a quick run, else empty
+BUILDING = collections.defaultdict(threading.Lock)  # by folder: each has one build at a time
 
 
 def surroundings(environment=None):
-    """This process's environment and more, in which Python keeps what it compiled.
+    """This process's environment and more, in which Python keeps its compiled code.
 
-    Else each of a few hundred processes compiles plait, and pytest's rewrite all tests.
+    Otherwise each of a few hundred processes would compile plait, and each of pytest's would
+    rewrite all tests.
     """
     kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     return kept | (environment or {})
 
 
 def run(name, command, limit_s, environment=None, folder=LOGS):
-    """Run `command` in a process group of its own; its exit code, None after the limit, and log."""
+    """Run `command` in its own process group; its exit code, None after the limit, and log."""
     log = folder / f"{name}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -79,7 +80,7 @@ def run(name, command, limit_s, environment=None, folder=LOGS):
 
 
 def wait(process, limit_s=math.inf):
-    """Whether the process ends in time; what it took of a core is added to this thread's."""
+    """Whether the process ends in time; adds its core time to this thread's."""
     end = time.monotonic() + limit_s
     while process.returncode is None and time.monotonic() < end:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)
@@ -113,7 +114,7 @@ def structure(count):
 
 
 def newest_library():
-    """The newest libplait.so that Python can load: one without sanitizers."""
+    """The newest libplait.so that Python can load: built without sanitizers."""
     found = [p for p in BUILD.glob("*/libplait.so") if p.parent.name not in ("asan", "tsan")]
     return max(found, key=lambda path: path.stat().st_mtime, default="none")
 
@@ -121,8 +122,8 @@ def newest_library():
 # The C library
 
 
-# Malloc that keeps what was freed, since checkers and compilers take and free much: neither page
-# faults nor merging of small pieces. Some of it is of newer glibcs, others pass it over.
+# Malloc that keeps freed memory, since checkers and compilers allocate and free much: neither page
+# faults nor merging of small pieces. Some tunables need newer glibcs; others ignore them.
 MALLOC = ":".join(
     f"glibc.malloc.{name}"
     for name in ("mmap_threshold=4294967296", "trim_threshold=17179869184", "mxfast=0", "hugetlb=1")
@@ -130,7 +131,7 @@ MALLOC = ":".join(
 
 
 def with_blas(environment):
-    """The same with SciPy's BLAS and LAPACK, so that C programs need none of the system's.
+    """The same with SciPy's BLAS and LAPACK, so that C programs need none of the system.
 
     One thread: sanitizers do not see how the library's own threads wait for each other.
     """
@@ -143,12 +144,12 @@ def with_blas(environment):
 
 
 def built_in(name, sanitizers):
-    """The folder of these C tests: of the library that they are of."""
+    """The build folder of these C tests: that of the library that they test."""
     return BUILD / name if sanitizers else LIBRARY
 
 
 def build(count, name, sanitizers="", target="all"):
-    """Build the C tests, or a part of them; whether it could be done."""
+    """Build the C tests, or a part of them; returns whether that worked."""
     folder = built_in(name, sanitizers)
     configure = ["cmake", "-S", ".", "-B", folder, "-G", "Ninja", "-DPLAIT_BUILD_TESTS=ON"]
     if sanitizers:
@@ -180,7 +181,7 @@ def c_tests(count, name, sanitizers="", environment=None, without=(), target="al
 
 
 def cannot_sanitize(name, sanitizers):
-    """Why the compiler at hand cannot use these sanitizers, or None; tried on a small program."""
+    """Why the compiler here cannot use these sanitizers, or None; tries a small program."""
     source, program = LOGS / f"{name}-trial.c", LOGS / f"{name}-trial"
     source.write_text(
         "#include <pthread.h>\nstatic void *f(void *p) { return p; }\n"
@@ -203,7 +204,7 @@ def sanitized(name, sanitizers, options):
         if reason:
             count.add(name, "skipped", reason)
         else:
-            # Labels that are left out, and what the target of the others is called by.
+            # Labels to leave out, and the name of the target for the rest.
             without = {"long": "quick"} if quick else {}
             without |= {"one-thread": "of_threads"} if sanitizers == "thread" else {}
             target = "_".join(["plait_tests", *without.values()]) if without else "all"
@@ -212,8 +213,9 @@ def sanitized(name, sanitizers, options):
     return suite
 
 
-# What TSan knows of up to 1 MiB of memory is cleared in place; mapped anew, each page is then two
-# faults, of which one stops all cores. Not of a thread's stack, most of which is never used.
+# TSan clears its shadow of up to 1 MiB of memory in place. Mapped anew, each page would take two
+# faults, one of which stops all cores. This does not apply to a thread's stack, most of which is
+# never used.
 ZEROED = "clear_shadow_mmap_threshold=4194304"
 
 
@@ -256,22 +258,23 @@ def script(count, name, command, limit_s, environment=None):
 
 PYTEST = (
     *("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider"),
-    *("-o", "faulthandler_timeout=150"),  # shows the stacks where a test hangs
+    *("-o", "faulthandler_timeout=150"),  # shows the stacks if a test hangs
 )
 
 
-# Emitters of loops without MLIR, where this XLA has them still; and one object file a program: two
+# Loop emitters without MLIR, if this XLA still has them; and one object file for each program: two
 # threads that compile small ones wait for each other.
 QUICK_FLAGS = ("--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1")
 
 
 @functools.cache
 def quick_compiles(python):
-    """What makes XLA compile in half of the time; the tests run most programs only once.
+    """Settings that halve XLA's compile time; the tests run most programs only once.
 
-    LLVM's lowest level, and those flags which this XLA knows: it ends a process that names others.
-    BLAS has one thread, as idle ones spin. No persistent cache: most programs differ, and keeping
-    them costs more than it saves, between ranks too. Some suites compile as users do.
+    They are LLVM's lowest level, and the flags which this XLA knows: XLA ends a process that names
+    unknown flags. BLAS has one thread, as idle ones spin. There is no persistent cache: most
+    programs differ, and storing them costs more than it saves, also between ranks. Some suites
+    compile as users do.
     """
     chosen = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "OPENBLAS_NUM_THREADS": "1"}
     chosen |= {"GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", MALLOC)}
@@ -285,7 +288,7 @@ def quick_compiles(python):
 
 
 def pytest(count, name, *arguments, python=sys.executable, limit_s=3000, environment=None):
-    """Pytest in one process; without an environment of its own programs are compiled quickly."""
+    """Pytest in one process; without an environment of its own, programs compile quickly."""
     junit = LOGS / f"{name}.xml"
     junit.unlink(missing_ok=True)
     command = [python, *PYTEST, f"--junitxml={junit}", *arguments]
@@ -297,14 +300,14 @@ def pytest(count, name, *arguments, python=sys.executable, limit_s=3000, environ
 
 
 def note_what_was_left_out(count, log):
-    """Says how many long tests a quick run of pytest has left out."""
+    """Reports how many long tests a quick run of pytest has left out."""
     found = re.search(r"^(\d+ long tests) were left out", log.read_text(errors="replace"), re.M)
     if found:
         count.notes.append(f"{found.group(1)} are left to make test-all")
 
 
 def other_environment():
-    """The tree as it is, for the environment into which plait was not installed."""
+    """Variables for the environment without an installed plait: the tree as it is."""
     return {"PYTHONPATH": str(ROOT / "python"), "PLAIT_LIBRARY": str(newest_library())}
 
 
@@ -322,7 +325,7 @@ def other_pytest(count, name, *arguments):
 FAULTS = "tests/python/test_faults.py"
 HOSTS = "tests/python/test_faults_hosts.py"
 RUN = "tests/python/test_run.py"
-DEVICES = "tests/python/hosts"  # of several processes with several each
+DEVICES = "tests/python/hosts"  # several processes with several devices each
 
 
 def _files(*names):
@@ -353,21 +356,21 @@ def python(count):
 
 
 def mesh(count):
-    """The same, of distributed arrays."""
+    """The same for distributed arrays."""
     pytest(count, "mesh", *MESH)
 
 
 def linalg(count):
-    """The same, of distributed matrices: solvers, and what is of all of them."""
+    """The same for distributed matrices: solvers, and tests of all operations together."""
     pytest(count, "linalg", *LINALG)
 
 
 def factors(count):
-    """The same: factorizations, by which half of the time goes."""
+    """The same for factorizations, which take half of the time."""
     pytest(count, "factors", *FACTORS)
 
 
-# What leans most on JAX: lowerings, eager calls, positions in programs, types over meshes.
+# Tests that rely most on JAX: lowerings, eager calls, positions in programs, types over meshes.
 OF_JAX = _files(
     *("compat", "config", "eager", "fft", "io", "jaxmg", "linalg_cond", "linalg_solve", "order"),
     *("region", "sites"),
@@ -375,7 +378,7 @@ OF_JAX = _files(
 
 
 def oldest(count):
-    """These with the oldest JAX that plait takes, which is in the other environment."""
+    """Those tests with the oldest JAX that plait takes, from the other environment."""
     other_pytest(count, "oldest", *OF_JAX)
 
 
@@ -385,30 +388,30 @@ def faults(count):
 
 
 def doctests(count):
-    """The examples in docstrings and in the texts."""
+    """The examples in docstrings and documentation."""
     texts = [name for name in ("README.md", "docs") if (ROOT / name).exists()]
     options = ("--doctest-modules", "--doctest-glob=*.md", "--doctest-continue-on-failure")
     devices = {"JAX_NUM_CPU_DEVICES": "8"}
     pytest(count, "doctest", *options, "python/plait", *texts, limit_s=300, environment=devices)
 
 
-# What depends most on the number of ranks and on the MPI; two ranks run everything.
+# Tests that depend most on the number of ranks and on the MPI; two ranks run everything.
 COLLECTIVE = ("collectives", "neighbor")
 
-# What depends on the MPI: how messages of every kind travel, communicators of mpi4py, devices of
-# several processes. Derivatives, batches, loops and tokens make the same calls of it.
+# Tests that depend on the MPI: how messages of every kind travel, communicators of mpi4py, devices
+# of several processes. Derivatives, batches, loops and tokens make the same MPI calls.
 OF_THE_MPI = (
     "not (adjoint or vmap or scan or deriv or grad or remat or products or ties or one_axis"
     " or token or transposed or shapes or depend or programs or example)"
 )
 
-# What one rank has nobody to do with, or does as a process without MPI.
+# Tests for which a single rank has no partner, or does the same as a process without MPI.
 AMONG_SEVERAL = (
     *("compat", "config", "docs", "generated", "io", "leaks", "linalg", "observe", "start"),
     "tune",
 )
 
-# MPICH pretends that there are two nodes; over UCX its receives from any source hang then.
+# MPICH pretends that there are two nodes; over UCX, its receives from any source then hang.
 TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
 MEETING = "values and int16 or eager or scalars or same_bits or no_rank_has_whole"
 
@@ -425,7 +428,7 @@ def mpi(
     without=(),
     is_quick=True,
 ):
-    """A suite of tests/python/mpi, or of some of its files; a test fails if it does on any rank."""
+    """A suite of tests/python/mpi, or some of its files; a test fails if any rank fails it."""
     files = [f"{folder}/test_{part}_mpi.py" for part in parts] or [folder]
     files += [f"--ignore={folder}/test_{part}_mpi.py" for part in without]
 
@@ -437,7 +440,7 @@ def mpi(
             count.add(name, "skipped", f"{folder} is absent")
             return
         shutil.rmtree(LOGS / name, ignore_errors=True)
-        # mpi4py runs pytest, so that a rank that raises outside a test ends the job.
+        # mpi4py runs pytest, so a rank that raises outside a test ends the job.
         tests = [python, "-m", "mpi4py", *PYTEST, *files, *(["-k", only] if only else [])]
         results = 'exec "$@" --junitxml="$0/$PLAIT_RUN_RANK.xml"'
         launch = [python, "-m", "plait", "run", "-n", n_ranks, "--timeout", limit_s]
@@ -459,7 +462,7 @@ FEW_HOSTS = "slabs or halo or along_axes or meet_by or unequal or every_host"
 
 
 def hosts(name, n_ranks, n_devices, python=sys.executable, only=""):
-    """Processes with so many devices each, which are one mesh."""
+    """Processes with so many devices each, all in one mesh."""
 
     def suite(count):
         environment = {"PLAIT_TEST_DEVICES": str(n_devices)}
@@ -473,7 +476,7 @@ def hosts(name, n_ranks, n_devices, python=sys.executable, only=""):
 
 
 def three_ranks(count):
-    """What depends most on their number; in a quick run without what makes the same calls."""
+    """Tests that depend most on the number of ranks; a quick run skips those with equal calls."""
     parts, only = (*COLLECTIVE, "gradients", "p2p"), OF_THE_MPI if quick else ""
     mpi("mpi-3", 3, parts, only=only, is_quick=False)(count)
 
@@ -489,7 +492,7 @@ def open_mpi(n_ranks, parts=()):
 
 
 def open_mpi_faults(count):
-    """Under the launcher of Open MPI: ranks that disagree or die, its settings, two hosts."""
+    """Under Open MPI's launcher: ranks that disagree or die, its settings, two hosts."""
     chosen = "shared and (2-shared or raise or kill or stop) or test_run"
     other_pytest(count, "openmpi-faults", FAULTS, HOSTS, RUN, "-k", chosen)
 
@@ -524,23 +527,23 @@ SUITES: dict[str, Callable[[Count], None]] = {
     "nodes": mpi("nodes", 4, ("collectives", "linalg"), environment=TWO_NODES, only=MEETING),
 }
 
-# What a quick run leaves out: the same tests by other ways or versions.
+# A quick run leaves these out: the same tests by other ways or versions.
 LONG = ("oldest", "openmpi-3", "openmpi-hosts", "reads")
 
-# The suites of each lane: of C, of what waits for processes and time limits, and of Python, these
-# from the longest on: a lane that is done helps the one with most left, and all end together.
+# The suites of each lane: C; suites that wait for processes and time limits; and Python, the
+# longest first. A lane that is done helps the one with most suites left, so that all end together.
 LANES = [["structure", "c", "install", "asan", "tsan"], ["faults", "transports", "openmpi-faults"]]
 LANES.append([name for name in SUITES if name not in LANES[0] + LANES[1]])
 
 
 def take(lane, lanes):
-    """The next suite of this lane, or when it is done of another; None: all began."""
+    """The next suite of this lane, or else of another lane; None: all have begun."""
     first = lane or max(lanes, key=len)
     return first.popleft() if first else None
 
 
 def run_lane(lane, lanes, total, lock):
-    """Run suites one after the other; what goes wrong in the runner is a failure of the suite."""
+    """Run suites one after the other; an error of the runner is a failure of the suite."""
     while True:
         with lock:
             name = take(lane, lanes)
@@ -558,7 +561,7 @@ def run_lane(lane, lanes, total, lock):
 
 
 def heed_interrupts():
-    """A shell ignores them in what it puts in the background: all that this starts would, too."""
+    """A shell ignores interrupts in background jobs: so would everything started from here."""
     heeded = {signal.SIGINT: signal.default_int_handler, signal.SIGQUIT: signal.SIG_DFL}
     for number, handler in heeded.items():
         if signal.getsignal(number) == signal.SIG_IGN:

@@ -11,12 +11,13 @@ ways   those of redistributions, transforms and halos by each way that memory ca
        with CUDA, for an MPI that goes by UCX
 ends   processes that do wrong things, or end while the other one's stream waits for them
 
-Of a Python that has plait, its tests' packages and jax[cuda13] or [cuda12]; C tests of the folder
---programs. Several jobs at once, --jobs; logs are in build/gpu. Ends with 1 if anything failed.
+It needs a Python with plait, the packages of its tests and jax[cuda13] or [cuda12]; C tests come
+from the folder --programs. It runs --jobs jobs at once; logs are in build/gpu. Ends with 1 if
+anything failed.
 
-NCCL and NVSHMEM want a GPU for each process. Where there is one, NCCL is told that the two are on
-different hosts, so it goes by sockets, and NVSHMEM that they share the GPU by a server for several
-processes: right is what they bring then, and nothing is said about how fast.
+NCCL and NVSHMEM want a GPU for each process. With only one GPU, NCCL is told that the two processes
+are on different hosts, so it uses sockets. NVSHMEM is told that they share the GPU by a server for
+several processes. Then the results are right, but say nothing about speed.
 """
 
 import argparse
@@ -40,7 +41,7 @@ LOGS = ROOT / "build" / "gpu"
 MPI_TESTS = ROOT / "tests" / "python" / "mpi"
 C_TESTS = "load api device share fft reduce tile solver mg coll exec".split()
 C_FAMILIES = "dense factor heevd potrf potrs tsqr".split()
-# What is about a CPU, about the command line or about several devices is not of these.
+# Tests of a CPU, of the command line or of several devices are left out.
 MODULES = (
     "async checkpoint collectives contexts dealt deblur eager explain fft* foreign generated halo "
     "io jax* kriging linalg* manual many_steps nbody observe order persistent_cache rank "
@@ -51,14 +52,14 @@ TWO = (
 )
 BY_MPI = {"PLAIT_TRANSPOSE_COMM_BACKEND": "MPI", "PLAIT_HALO_COMM_BACKEND": "MPI"}
 PYTEST = ["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"]
-SKIPPED = 77  # as C tests say it
+SKIPPED = 77  # exit code of skipped C tests
 BEHIND_SERVER = "#!/bin/sh\ncat >/dev/null\necho 1\n"  # a server's answer to get_server_list
 telling = threading.Lock()
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One command with its limit."""
+    """A command with its time limit."""
 
     name: str
     command: list
@@ -66,7 +67,7 @@ class Job:
     environment: dict = dataclasses.field(default_factory=dict)
 
     def run(self):
-        """Runs it, says how it ended, and whether it failed."""
+        """Runs the command, reports how it ended, and returns whether it failed."""
         start = time.monotonic()
         code, log = run_tests.run(self.name, self.command, self.limit_s, self.environment, LOGS)
         word = {0: "passed", SKIPPED: "skipped", None: "NOT FINISHED"}.get(code, f"FAILED ({code})")
@@ -80,10 +81,10 @@ class Job:
 
 
 def on_two(name, *tests, limit_s=300, **environment):
-    """A job of two processes, of which each runs every test."""
+    """A job of two processes, each of which runs every test."""
     launcher = [sys.executable, "-m", "plait", "run", "-n", 2, sys.executable, "-m", "mpi4py"]
     files = [MPI_TESTS / f"test_{test}_mpi.py" for test in tests]
-    environment = {"PLAIT_LOG": "info", **environment}  # which way was taken
+    environment = {"PLAIT_LOG": "info", **environment}  # shows which way was taken
     return Job(f"two_{name}", [*launcher, *PYTEST, *files], limit_s, environment)
 
 
@@ -103,25 +104,25 @@ def stage_c(options):
 
 
 def modules():
-    """The test files of one process."""
+    """The test files for one process."""
     found = [glob.glob(f"tests/python/test_{name}.py", root_dir=ROOT) for name in MODULES]
     return sorted({file for files in found for file in files})
 
 
 def spread(n):
-    """Arguments of pytest for so many processes, where it can."""
+    """Arguments of pytest for so many processes, if it supports them."""
     has_xdist = importlib.util.find_spec("xdist") is not None
     return ["-n", n, "--dist", "worksteal"] if has_xdist else []
 
 
 def stage_one(options):
-    """What passes on one CPU device; a mesh of several has one along each axis then."""
+    """Tests that pass on one CPU device; meshes of several then have one along each axis."""
     fitted = {"PLAIT_TEST_FIT": "1"}
     if not options.passed.exists():
         cpu = {"PLAIT_TEST_DEVICES": "1", "PLAIT_TEST_PLATFORM": "cpu", "JAX_PLATFORMS": "cpu"}
         cpu |= fitted | {"PLAIT_TEST_PASSED": str(options.passed)}
         command = [sys.executable, *PYTEST, "--tb=no", *spread(os.cpu_count()), *modules()]
-        Job("one_cpu", command, 2400, cpu).run()  # most of what fails needs more devices
+        Job("one_cpu", command, 2400, cpu).run()  # most failures need more devices
     only = fitted | {"PLAIT_TEST_ONLY": str(options.passed)}
     n = max(1, os.cpu_count() - 2 * options.jobs)
     return [Job("one_gpu", [sys.executable, *PYTEST, *spread(n), *modules()], 1200, only)]
@@ -133,7 +134,7 @@ def stage_two(_):
 
 
 def stage_ways(options):
-    """Each way that is not the usual one."""
+    """Each way except the usual one."""
     jobs = [
         on_two("staged", "mesh", **BY_MPI),
         on_two("messages", "p2p", "gradients", PLAIT_DIRECT="off"),
@@ -167,17 +168,17 @@ def stage_ends(_):
 
 
 def n_gpus():
-    """How many `plait info` has found."""
+    """The number of GPUs that `plait info` has found."""
     return len(re.findall(r"^CUDA device .*, sm_", (LOGS / "info.log").read_text(), re.MULTILINE))
 
 
 def apart():
-    """How NCCL comes to take two processes on one GPU."""
+    """Makes NCCL accept two processes on one GPU."""
     return {"PLAIT_TEST_DEVICE": "apart", "NCCL_SOCKET_IFNAME": "lo", "NCCL_IB_DISABLE": "1"}
 
 
 def sharing(folder):
-    """How NVSHMEM comes to; folder: for what it asks whether there is a server."""
+    """Makes NVSHMEM accept them; folder: for the command with which it looks for a server."""
     asked = Path(folder) / "nvidia-cuda-mps-control"
     asked.write_text(BEHIND_SERVER)
     asked.chmod(0o755)
@@ -186,7 +187,7 @@ def sharing(folder):
         "NVSHMEM_IGNORE_CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "1",
         "NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME": "lo",
         "NVSHMEM_REMOTE_TRANSPORT": "none",
-        "NVSHMEM_DISABLE_NVLS": "1",  # before 3.8 it ends where a GPU is in a multicast twice
+        "NVSHMEM_DISABLE_NVLS": "1",  # before 3.8 it ends if a GPU is in a multicast twice
     }
 
 
@@ -201,7 +202,7 @@ def prepare(options):
         "PLAIT_CUDA": "1",
         "PLAIT_TEST_PLATFORM": "cuda",
         "PYTHONPATH": ":".join(filter(None, paths)),
-        # each process takes what it needs, rather than most of the memory
+        # each process takes what it needs, not most of the memory
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }
     if options.library.exists():
@@ -225,13 +226,13 @@ def parse():
 
 
 def main():
-    """Runs what was asked for."""
+    """Runs the requested stages."""
     options = parse()
     prepare(options)
     with tempfile.TemporaryDirectory() as options.folder:
         Job("info", [sys.executable, "-m", "plait", "info"], 100).run()
         jobs = [job for name in options.stages or STAGES for job in STAGES[name](options)]
-        jobs.sort(key=lambda job: job.name != "one_gpu")  # which takes longest
+        jobs.sort(key=lambda job: job.name != "one_gpu")  # it takes longest
         with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
             n_failed = sum(pool.map(Job.run, jobs))
     print(f"{len(jobs) - n_failed} passed or skipped, {n_failed} failed; logs in {LOGS}")

@@ -1,4 +1,4 @@
-"""The rows, a module a group: `measure(jobs)` returns them."""
+"""The rows, a module for each group: `measure(jobs)` returns them."""
 
 from _jobs import Absent
 from _peers import with_this_jax
@@ -6,7 +6,7 @@ from _result import absent
 
 
 def under_each_mpi(jobs, group, way, measure):
-    """The rows of `measure(jobs, python)`, an MPI after the other; one that fails is a row."""
+    """The rows of `measure(jobs, python)` for each MPI in turn; a failing MPI becomes a row."""
     rows = []
     for python in jobs.pythons():
         try:
@@ -16,7 +16,7 @@ def under_each_mpi(jobs, group, way, measure):
     return rows
 
 
-LEVELS = ("multiple", "serialized")  # mpi4py's default first; plait works at either
+LEVELS = ("multiple", "serialized")  # mpi4py's default first; plait works at either level
 
 
 def at_level(level):

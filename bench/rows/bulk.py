@@ -27,7 +27,7 @@ def _under(jobs, python):
 
 
 def _bound(name, key, is_direct):
-    """Fresh results are judged by what one-copy reads can gain, where there are any."""
+    """The bound of fresh results: what one-copy reads can gain, if available."""
     if key == "donated":
         return DONATED
     if name == "sendrecv":
@@ -51,7 +51,7 @@ def _row(rounds, name, key):
 
 
 def _note(rounds, key):
-    """What the time consists of, and what the bytes alone would allow."""
+    """What the time consists of, and the time of the bytes alone."""
     note = f"{rounds.median(lambda r: r[key] / r['memcpy']):.2f} memcpys"
     note += f"; {1e6 * rounds.median('call'):.0f} us of it the call of any program"
     if "copies" in rounds.cases:

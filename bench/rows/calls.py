@@ -9,12 +9,12 @@ LIMIT, BEYOND_US = 1.3, 0.05
 
 
 def measure(jobs):
-    """The rows of this group, an MPI after the other."""
+    """The rows of this group, for each MPI in turn."""
     return under_each_mpi(jobs, "8 B", JAX_FRESH, _under)
 
 
 def _under(jobs, python):
-    """The faster of the two levels is what plait, at MPI's default level, is measured by."""
+    """Plait, at MPI's default level, is compared with the faster of the two levels."""
     arguments = {"raw": jobs.raw_mpi(), "loop": jobs.scale.n_loop}
     found = {}
     for level in LEVELS:

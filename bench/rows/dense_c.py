@@ -39,7 +39,7 @@ SIZES = {
     },
 }
 SIZES_OF_THREADS = {False: (*SMALL, 4096), True: (*SMALL, 2048)}
-# The other's time divided by plait's, at least.
+# The comparator's time divided by plait's, at least.
 BOUNDS = {
     ("potrf", "scalapack"): Bound(">=", 1.1),
     ("potrf", "lapack"): Bound(">=", 0.95),
@@ -50,18 +50,18 @@ BOUNDS = {
 }
 SMALL_LIMIT = Bound("<=", 1.5)  # times LAPACK's
 FLOPS = {"potrf": 1 / 3, "potri": 2 / 3, "getrf": 2 / 3, "geqrf": 4 / 3}  # n^3
-ROUNDINGS = 10  # n of them, relative
+ROUNDINGS = 10  # times n, relative
 
 N_RELAYOUT = {False: 8192, True: 2048}
 WAYS = ("columns to blocks", "blocks to columns", "rows to blocks", "blocks to rows")
-NAMES_OF_WAYS = {  # as operations of bench/c/relayout.c
+NAMES_OF_WAYS = {  # names in bench/c/relayout.c
     "relayout": {way: way for way in WAYS},
     "turn": {way: f"row-major {way}" for way in WAYS},
 }
 RELAYOUT_LIMIT = 2.0  # memcpys
 
 N_PLANS = {False: 8192, True: 2048}
-# Beyond operand and result: whole matrices, and panels of a block column's size.
+# Memory beyond operand and result: whole matrices, and panels of a block column's size.
 MEMORY = {"potrf": (0, 2), "getrf": (0, 2), "geqrf": (0, 2), "potri": (1, 2), "syevd": (2, 2)}
 
 
@@ -74,7 +74,7 @@ def _compile(jobs, compiler, name, sources, flags, libraries):
 
 
 def _program_of_ranks(jobs):
-    """The program with as much of ScaLAPACK and ELPA as there is, its launcher, what is missing."""
+    """The program with what exists of ScaLAPACK and ELPA, its launcher, what is missing."""
     compiler, launcher = debian_openmpi()
     missing = {}
     scalapack, elpa = ("-DBENCH_SCALAPACK",), ("-DBENCH_ELPA", ELPA_HEADERS)
@@ -108,7 +108,7 @@ def _bound(op, side, n):
 
 
 def _described(side, facts):
-    """A comparator, as it was chosen."""
+    """A comparator, with its settings."""
     chosen = facts[side]
     how = f"grid {chosen['grid']}, block {chosen['block']}"
     if side == "lapack":
@@ -124,14 +124,14 @@ def _note(op, n, rounds, side):
         parts.append(f"{rates[0]:.1f} GF/s, other {rates[1]:.1f}")
     errors = [facts[case]["residual"] for case in ("plait", side)]
     parts.append(f"residual {errors[0]:.1e}, other {errors[1]:.1e}")
-    if side == "scalapack" or "scalapack" not in facts:  # the first one says what all have
+    if side == "scalapack" or "scalapack" not in facts:  # the first one says what all share
         parts.append(f"BLAS of all {Path(facts['blas']).name} {facts['core']} on {cpu_name()}")
         parts.append(f"peers' memory {facts['direct']}")
     return ", ".join(parts)
 
 
 def _fault(n, side, facts):
-    """What makes the times of no use, or nothing."""
+    """What makes the times useless, or ""."""
     limit = ROUNDINGS * n * 2.0**-52
     wrong = [s for s in ("plait", side) if not facts[s]["residual"] < limit]
     if wrong:
@@ -258,7 +258,7 @@ def _plans(jobs):
 
 
 def _memory(group, op, facts):
-    """Matrices are counted in this rank's part; panels in block columns."""
+    """Matrices are counted in parts of this rank, panels in block columns."""
     matrices, panels = MEMORY[op]
     unit = facts["local_bytes"] if matrices else facts["panel_bytes"]
     name = f"memory of {op}, besides operand and result"

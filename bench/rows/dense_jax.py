@@ -8,7 +8,7 @@ GROUPS = {
     "ranks": "log det A + b'A^-1 b through JAX, f64, 2 MPI ranks",
 }
 N = {False: 2000, True: 500}
-GRADIENT = Bound("<=", 4.0)  # forward passes
+GRADIENT = Bound("<=", 4.0)  # in forward passes
 OWN = "plait's own forward pass"
 TALL_GROUPS = {
     "devices": "QR of a tall matrix through JAX, f64, 2 devices of one process",
@@ -21,7 +21,7 @@ SOME_GROUPS = {
     "devices": "eigenvectors of the largest eigenvalues through JAX, f64, 2 devices of one process",
     "ranks": "eigenvectors of the largest eigenvalues through JAX, f64, 2 MPI ranks",
 }
-SOME = {False: (2000, 10), True: (500, 10)}  # n, and of how many
+SOME = {False: (2000, 10), True: (500, 10)}  # n, and the number of eigenvectors
 OF_SOME = {
     "all": "plait's own, all eigenvectors",
     "scipy": "scipy.linalg.eigh, subset_by_index, scipy {scipy}",
@@ -69,7 +69,7 @@ def _rows(jobs, where, n):
 
 
 def _at_work(rounds, where, ours, theirs):
-    """How many cores were busy: whether each side had the threads that it is said to have."""
+    """Busy cores: whether each side had the threads that it is said to have."""
     per = " a rank" if where == "ranks" else ""
     n_own, n_others = rounds.cores[ours], rounds.cores[theirs]
     note = f"cores at work: plait {n_own:.1f}{per}, other {n_others:.1f}"
@@ -77,9 +77,10 @@ def _at_work(rounds, where, ours, theirs):
 
 
 def _beside(jobs, worker, where, group, arguments, names, comparators):
-    """A row for each name, of the worker's case that it has, beside each comparator's.
+    """A row for each name: the worker's case of that name beside each comparator's.
 
-    names: of rows by the case, "plait" or what follows the comparator's name in its case.
+    names: names of rows by case, which is "plait" or what follows the comparator's name in its
+    case.
     """
     n_ranks = N_RANKS if where == "ranks" else 0
     [record] = jobs.worker(worker, arguments | {"where": where}, n_ranks, ALL_CORES)
@@ -94,7 +95,7 @@ def _beside(jobs, worker, where, group, arguments, names, comparators):
 
 
 def _all_beside(jobs, worker, groups, arguments, names, comparators):
-    """The same on devices and on ranks, whose groups of rows these are."""
+    """The same on devices and on ranks; groups: the groups of their rows."""
     rows = []
     for where, group in groups.items():
         try:

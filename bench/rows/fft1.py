@@ -6,8 +6,8 @@ import statistics
 from _jobs import Absent
 from _result import C_REUSED, Bound, Rounds, Row, absent
 
-N = {False: 1024, True: 64}  # lengths up to this one; quick or not
-LIMIT_S = 0.6  # of each of many lengths
+N = {False: 1024, True: 64}  # longest length; quick or not
+LIMIT_S = 0.6  # for each of many lengths
 COMPARATOR = "FFTW on one core, MEASURE"
 WAYS = ("columns", "rows", "packed rows")
 LEAST = {("columns", "c128"): 1.3, ("rows", "c128"): 0.9, ("packed rows", "c128"): 0.9}
@@ -24,7 +24,7 @@ def _bound(way, dtype):
 
 
 def _rows(jobs, way, dtype, records):
-    """The geometric mean of the lengths, and the slowest of them."""
+    """The geometric mean over the lengths, and the slowest length."""
     of_length = {}
     for record in records:
         rounds = Rounds(record, jobs.scale.n_rounds)

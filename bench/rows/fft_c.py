@@ -18,7 +18,7 @@ BOUNDS = {
 N_REAL = (256, 128)
 DIFFERENCE = {False: 1e-13, True: 1e-5}
 PLAN_LIMIT_MS = 10.0
-BUFFERS = 1.03  # of local size: one, whose rows may be padded
+BUFFERS = 1.03  # in local sizes: one buffer, whose rows may be padded
 
 
 def _bound(op, way, n):
@@ -32,7 +32,7 @@ def _name(op, n, is_single):
 
 
 def _program_of_ranks(jobs, is_single):
-    """The program with FFTW-MPI, or without and why; and how to start it."""
+    """The program with FFTW-MPI, or without and why not; and how to start it."""
     try:
         compiler, launcher = debian_openmpi()
         program = jobs.c_program(compiler, "fft", is_single, ("_mpi", ""))
@@ -100,7 +100,7 @@ def _judged(rounds, row, ours, difference, is_single):
 
 
 def _alone(rounds, group, name, ours, comparator, missing, bound):
-    """Plait's figure where FFTW is missing."""
+    """Plait's figure if FFTW is missing."""
     row = rounds.row(group, name, C_REUSED, ours, "memcpy", comparator, bound)
     row.judged = f"{1 / row.speed:.1f} memcpys"
     row.comparator_s = row.speed = None
@@ -168,7 +168,7 @@ def _fftw_planning(jobs):
 
 
 def _worst(seconds):
-    """The first plan of a shape, or the usual one if that is slower."""
+    """The first plan of a shape, or the usual plan if that is slower."""
     return max(seconds[0], statistics.median(seconds))
 
 

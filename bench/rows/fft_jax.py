@@ -1,4 +1,4 @@
-"""Transforms through JAX beside those of one process."""
+"""Transforms through JAX beside those of a single process."""
 
 from _jobs import ALL_CORES, N_RANKS, Absent
 from _result import JAX_FRESH, Bound, Rounds, absent
@@ -7,7 +7,7 @@ GROUPS = {
     "devices": "FFT through JAX, 2 devices of one process",
     "ranks": "FFT through JAX, 2 MPI ranks",
 }
-FASTER = {256: 1.8, 128: 1.5}  # than jnp, at least
+FASTER = {256: 1.8, 128: 1.5}  # at least this many times faster than jnp
 
 
 def _bound(n):

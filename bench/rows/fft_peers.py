@@ -16,7 +16,7 @@ CASES = {
 
 
 def _runs(jobs):
-    """Peer, place and the Python whose MPI is taken; jaxdecomp's own transport is XLA's."""
+    """Peer, place, and the Python with the MPI; jaxdecomp's own transport is XLA's."""
     for python in jobs.pythons():
         yield "mpi4py-fft", "ranks", python
     yield "jaxdecomp", "devices", sys.executable
@@ -50,7 +50,7 @@ def _row(peer, where, rounds, case, kept):
 
 
 def measure(jobs):
-    """The rows of this group; what cannot be installed is absent."""
+    """The rows of this group; peers that cannot be installed are absent."""
     rows = []
     for peer, where, python in _runs(jobs):
         try:

@@ -6,12 +6,12 @@ from plait import _rank
 
 ONE, TWO = "One GPU", "Two processes on one GPU"
 AS_FAST = Bound(">=", 1.0, slack=0.03)
-BEYOND = Bound("<=", 5)  # us of an operation beyond a kernel
+BEYOND = Bound("<=", 5)  # us that an operation takes beyond a kernel
 SINGLE_LAUNCHES = {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}
 
 
 def _work_memory(rounds):
-    """Memory besides operand and result, of which an array is allowed."""
+    """Memory besides operand and result; the bound is one array."""
     facts = rounds.facts
     name, bound = f"work memory: {facts['name']}", Bound("<=", 1.0)
     share = facts["work_bytes"] / facts["bytes"]
@@ -32,7 +32,7 @@ def _beside_jax(jobs, what, n):
 
 
 def _calls(jobs):
-    """All in one launch each, as handlers are; XLA puts its own kernels into graphs else."""
+    """All with one launch each, as handlers are; otherwise XLA puts its own kernels into graphs."""
     rounds = Rounds(
         jobs.worker("gpu", {"what": "calls"}, 0, SINGLE_LAUNCHES)[0], jobs.scale.n_rounds
     )
@@ -58,7 +58,7 @@ def _staged(jobs):
 
 
 def _matched(jobs):
-    """As between nodes: where ranks do not read each other's memory."""
+    """As between nodes, where ranks do not read each other's memory."""
     return _by_messages(jobs, "matched", "sendrecv, 64 MiB in chunks", {"PLAIT_DIRECT": "off"})
 
 

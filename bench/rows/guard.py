@@ -7,7 +7,7 @@ LIMIT_NS, LIMIT_US = 50.0, 50.0
 
 
 def measure(jobs):
-    """The rows of this group: both settings in turns in one job."""
+    """The rows of this group: both settings in turn in one job."""
     group = f"guard, {N_RANKS} MPI ranks"
     try:
         arguments = {"raw": jobs.raw_mpi(), "loop": jobs.scale.n_loop}

@@ -1,4 +1,4 @@
-"""JAX's own collectives inside shard_map, where several devices of a process need no MPI."""
+"""JAX's own collectives inside shard_map, where devices of one process need no MPI."""
 
 from _jobs import N_RANKS
 from _result import JAX_FRESH, Rounds

@@ -43,7 +43,7 @@ def _pair(jobs, python):
 
 
 def _loop(group, rounds):
-    """Both in the same processes, at the thread level that is said."""
+    """Both in the same processes, at the stated thread level."""
     row = rounds.row(
         group,
         f"8 B allreduce in a jitted fori_loop, {rounds.facts['level']}",
@@ -62,7 +62,7 @@ def _mpi(rounds):
 
 
 def _alone(group, rounds):
-    """What the call costs where nothing is sent: XLA's part, and the handler's."""
+    """The cost of a call that sends nothing: XLA's part, and the handler's."""
     row = rounds.row(
         group,
         "the same on a communicator of one rank",
@@ -92,7 +92,7 @@ def _queued(group, rounds, key, bound):
 
 
 def _awaited(group, rounds, key, bound):
-    """The whole call until its result is there."""
+    """The whole call, including the wait for its result."""
     of = "plait.jit step on one rank" if key == "alone" else f"{key} step"
     row = rounds.row(
         group,
@@ -108,7 +108,7 @@ def _awaited(group, rounds, key, bound):
 
 
 def _eager(group, rounds):
-    """Eager calls; one that compiles after the first is a failure, however fast."""
+    """Eager calls; compiling again after the first call is a failure, however fast."""
     row = rounds.row(
         group,
         "eager 8 B allreduce, second time on",

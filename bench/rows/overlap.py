@@ -7,7 +7,7 @@ from _result import JAX_FRESH, Bound, Rounds
 
 MIB = 16
 HIDDEN = 0.7
-MOST = 1.03  # more than all of it cannot be hidden: then the times belong to something else
+MOST = 1.03  # more than all of it cannot be hidden: then the times are wrong
 WAYS = {"implicit": "one after the other in the program", "started": "start, compute, wait"}
 GROUPS = {
     "late": f"{MIB} MiB allreduce with a partner who is late, beside a computation",
@@ -16,7 +16,7 @@ GROUPS = {
 
 
 def measure(jobs):
-    """The rows of this group. A rank that computes and communicates at once needs two cores."""
+    """The rows of this group. Computing and communicating at once takes two cores a rank."""
     has_cores = len(os.sched_getaffinity(0)) >= 2 * N_RANKS
     rows = []
     for record in jobs.worker("overlap", {"mib": MIB}, N_RANKS):

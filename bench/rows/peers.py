@@ -25,7 +25,7 @@ def measure(jobs):
 
 
 def _beside(jobs, peer, python):
-    """The loop at both thread levels, since MPI's calls within it take longer at one of them."""
+    """The loop at both thread levels, since MPI's calls within take longer at one of them."""
     arguments = {"peer": peer, "loop": jobs.scale.n_loop, "mib": MIB}
     at = {}
     for level, only in zip(LEVELS, ("", "loop"), strict=True):

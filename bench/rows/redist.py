@@ -8,7 +8,7 @@ from _result import C_REUSED, JAX_FRESH, Bound, Rounds, absent
 
 OPS = {1: "redist", 2: "redist_02"}
 BOUNDS = {"threads": {1: 1.5, 2: 1.7}, "ranks": {1: 1.8, 2: 2.8}}
-THROUGH_JAX = 2.0  # memcpys more
+THROUGH_JAX = 2.0  # additional memcpys
 COMPARATOR = "memcpy of the local data, by the same ranks at once"
 NAMES = {"threads": "2 threads", "ranks": "2 MPI processes, one-copy reads"}
 NAMES_IN_JAX = {"threads": "2 devices of one process", "ranks": "2 MPI ranks"}
@@ -60,7 +60,7 @@ def _rows_in_c(jobs, where):
 
 
 def _rows_through_jax(jobs, where):
-    """One job measures both axes."""
+    """A single job measures both axes."""
     is_ranks = where == "ranks"
     arguments = {"where": "ranks" if is_ranks else "devices", "n": jobs.scale.n_redist}
     try:

@@ -16,13 +16,13 @@ DONATED_MIB = 64
 
 
 class Chain:
-    """A program whose last operand is its own last result, to be overwritten."""
+    """A program whose last operand is its previous result, to be overwritten."""
 
     def __init__(self, program, *operands):
         self.program, self.others, self.x = program, operands[:-1], operands[-1]
 
     def __call__(self):
-        """Once more, to the end."""
+        """Runs it once more, to the end."""
         self.x = self.program(*self.others, self.x)
         self.x.block_until_ready()
 
@@ -34,9 +34,9 @@ class Span(ctypes.Structure):
 
 
 class Copies:
-    """What a collective has to move on 2 ranks, moved without it, to warm memory.
+    """The data movement of a collective on 2 ranks, done without it, to warm memory.
 
-    Own bytes go by memcpy, the other rank's by the kernel, which reads them where they are.
+    Own bytes go by memcpy. The kernel moves the other rank's bytes, reading them in place.
     """
 
     def __init__(self, team, n):
@@ -61,7 +61,7 @@ class Copies:
         np.add(self.here[:n], self.there[:n], out=self.there[:n])
 
     def run(self, name):
-        """Once; half of the result comes from the other rank, but for bcast."""
+        """One pass; half of the result comes from the other rank, except for bcast."""
         half = self.n_bytes // 2
         if name == "bcast":
             (self.read if self.team.rank else self.own)(self.n_bytes)
@@ -81,13 +81,13 @@ def fresh(function, *operands):
 
 
 def called(mpi, name, n, n_block):
-    """MPI's own call on warm buffers of n float32, in blocks of so many."""
+    """MPI's own call on warm buffers of n float32, in blocks of n_block."""
     x, y = np.full(n, 0, np.float32), np.full(n, 0, np.float32)
     return Case(lambda: mpi.call(name, 1, x, y, n_block))
 
 
 def collectives(size):
-    """Each with the shape of its operand where the result has n items, and of MPI's blocks."""
+    """Each with the operand's shape for a result of n items, and with the size of MPI's blocks."""
     reduce = functools.partial(plait.allreduce, op=plait.SUM)
     bcast = functools.partial(plait.bcast, root=0)
     return {

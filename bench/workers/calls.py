@@ -27,9 +27,9 @@ def ping_pong(rank):
 
 
 def operations(rank):
-    """What a turn of the loop does, on one item and on one of each rank; and how many calls.
+    """What each turn of the loop does, on one item and on an item of each rank; how many calls.
 
-    The transfers are those of two ranks.
+    The transfers are between two ranks.
     """
     peer = 1 - rank
     mine = lambda x, rows, root: rows if rank == root else x  # noqa: E731
@@ -50,7 +50,7 @@ def operations(rank):
 
 
 def loop_of(turn, n_turns):
-    """A jitted loop whose turns do nothing else."""
+    """A jitted loop that does nothing else."""
 
     def body(_, carry):
         turn(*carry)

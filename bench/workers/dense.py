@@ -20,7 +20,7 @@ def of_jnp(a, b):
 
 
 def of_plait(mesh):
-    """The same of a matrix whose rows are split over the mesh."""
+    """The same for a matrix whose rows are split over the mesh."""
 
     def value(a, b):
         factor = plait.linalg.cholesky(a, mesh=mesh, spec=P("x"))
@@ -37,7 +37,7 @@ def problem(n):
 
 
 def difference(world, got, a, b):
-    """The largest error of value and gradients, each relative to the largest number."""
+    """The largest error of value and gradients, each relative to its largest number."""
     factor = scipy.linalg.cho_factor(a, lower=True)
     x = scipy.linalg.cho_solve(factor, b)
     value = 2 * np.log(np.diagonal(factor[0])).sum() + b @ x

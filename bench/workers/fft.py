@@ -1,4 +1,4 @@
-"""Transforms through JAX with fresh results, beside those of one process."""
+"""Transforms through JAX with fresh results, beside those of a single process."""
 
 import functools
 
@@ -14,15 +14,15 @@ from jax.sharding import PartitionSpec as P
 
 from workers.world import World
 
-N_WORKERS = 2  # as many cores as plait has
+N_WORKERS = 2  # as many as plait has cores
 
 
 def _rows(x):
     return plait.fft.fftn(x, axes=(-1,))
 
 
-# Shape for a size n, dtype of the operand, plait's, jnp's and scipy's transform; `real back` is
-# given the spectrum of such an operand.
+# Shape for a size n, dtype of the operand, and the transforms of plait, jnp and scipy. `real back`
+# gets the spectrum of such an operand.
 KINDS = {
     "c128": (lambda n: (n, n, n), "complex128", plait.fft.pfft3d, jnp.fft.fftn, scipy.fft.fftn),
     "c64": (lambda n: (n, n, n), "complex64", plait.fft.pfft3d, jnp.fft.fftn, scipy.fft.fftn),
@@ -50,7 +50,7 @@ KINDS = {
         scipy.fft.fftn,
     ),
 }
-CUBES = ("c128", "c64")  # of all sizes, beside NumPy's, too; the others of the largest size
+CUBES = ("c128", "c64")  # all sizes, and also NumPy; the others only the largest size
 
 
 def random(shape, dtype):
@@ -64,7 +64,7 @@ def random(shape, dtype):
 
 
 def by_hand(world):
-    """As one writes it with shard_map alone; the result is split along y, as pfft3d's."""
+    """As written by hand with shard_map alone; the result is split along y, as pfft3d's."""
 
     def parts(x):
         planes = jnp.fft.fftn(x, axes=(1, 2))

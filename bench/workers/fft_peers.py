@@ -15,23 +15,23 @@ DTYPE = "complex128"
 
 
 def of_mpi4py_fft(world, whole, want):
-    """Its transform in its own arrays, unscaled: it copies nothing more."""
+    """Its transform in its own arrays, unscaled: it makes no further copies."""
     from mpi4py import MPI
     from mpi4py_fft import PFFT
 
-    # split as plait's operand and result; FFTW's MEASURE is its default
+    # split as plait's operand and result; MEASURE is FFTW's default here
     fft = PFFT(MPI.COMM_WORLD, whole.shape, dtype=DTYPE, grid=(-1,), collapse=True)
     fft.forward.input_array[...] = whole[fft.local_slice(False)]
     got = fft.forward(normalize=False)
     wrong = np.abs(got - want[fft.local_slice(True)]).max() / np.abs(want).max()
-    fft.forward.input_array[...] = 0  # where it transforms in place, zeros stay small
+    fft.forward.input_array[...] = 0  # for transforms in place: zeros stay small
     return {"peer": Case(lambda: fft.forward(normalize=False) is None)}, float(wrong)
 
 
 def of_jaxdecomp(world, whole, want):
-    """Its transform, whose result has the axes 1, 2, 0, on a mesh of two axes as it wants.
+    """Its transform, whose result has the axes 1, 2, 0, on a mesh of two axes, as it needs.
 
-    And plait's function of that name, which gives the same.
+    Also plait's function of that name, which gives the same result.
     """
     import jaxdecomp
     from plait.compat import jaxdecomp as dropin

@@ -25,7 +25,7 @@ def random(shape, dtype):
 
 
 class Gpu:
-    """The first GPU, and what is measured on it."""
+    """The first GPU, and the measurements on it."""
 
     def __init__(self, options):
         self.options, self.team = options, Threads(1)
@@ -36,9 +36,9 @@ class Gpu:
         return jax.device_put(x, NamedSharding(self.mesh, P("x")))
 
     def compare(self, name, ours, theirs, x, facts, part=lambda y: y):
-        """Times of two functions of an array, and what plait's wants besides operand and result.
+        """Times of two functions of an array, and plait's memory besides operand and result.
 
-        part: of plait's result, what JAX's is.
+        part: takes from plait's result what JAX's result is.
         """
         y, z = part(ours(x)), theirs(x)
         wrong = float(jnp.abs(y - z).max() / jnp.abs(z).max())
@@ -56,7 +56,7 @@ class Gpu:
         rounds(self.team, self.options, name, cases, facts)
 
     def transforms(self, n):
-        """Of three axes."""
+        """Transforms of three axes."""
         for kind, shape, dtype, ours, theirs in (
             ("pfft3d", n, "complex64", plait.fft.pfft3d, jnp.fft.fftn),
             ("prfft3d", n, "float32", plait.fft.prfft3d, jnp.fft.rfftn),
@@ -67,7 +67,7 @@ class Gpu:
             self.compare("transforms", plait.jit(ours), jax.jit(theirs), x, facts)
 
     def factors(self, n):
-        """Cholesky's."""
+        """Cholesky factors."""
         for dtype in ("float32", "float64"):
             a = random((n, n), dtype)
             a = self.put((a + a.T) / 2 + 2 * n**0.5 * jnp.eye(n, dtype=dtype))
@@ -79,7 +79,7 @@ class Gpu:
             self.compare("factors", plait.jit(lambda a, f=factor: f(a).l), theirs, a, facts)
 
     def calls(self):
-        """Operations of 128 B that follow each other, and kernels of XLA's, launched one by one."""
+        """Consecutive operations of 128 B, and kernels of XLA's, launched one by one."""
         steps = {
             "jnp": lambda x: jax.lax.optimization_barrier(jnp.sin(x)),
             "allreduce": lambda x: plait.allreduce(x, plait.SUM),
@@ -104,7 +104,7 @@ class Gpu:
 
 
 def beside_mpi(team, options, ours, n_bytes):
-    """Times of a function of plait's, and of MPI with as much between two ranks."""
+    """Times of a function of plait's, and of MPI with as many bytes between two ranks."""
     out, into = (np.ones(n_bytes, np.int8) for _ in range(2))
     peer = 1 - team.rank
 
@@ -116,7 +116,7 @@ def beside_mpi(team, options, ours, n_bytes):
 
 
 def staged(options, n_bytes):
-    """Half of each rank's array to the other one through pinned memory, and MPI with as much."""
+    """Half of each rank's array to the other rank through pinned memory, and MPI with as much."""
     jax.distributed.initialize(cluster_detection_method="mpi4py", local_device_ids=[0])
     team = Ranks()
     plait.config.update("transpose_comm_backend", "MPI")
@@ -130,7 +130,7 @@ def staged(options, n_bytes):
 
 
 def matched(options, n_bytes):
-    """A message of each rank to the other one, as between nodes, and MPI with as much."""
+    """A message from each rank to the other, as between nodes, and MPI with as much."""
     team = Ranks()
     peer = 1 - team.rank
     x = jnp.ones(n_bytes // 4, "float32")

@@ -30,7 +30,7 @@ def fresh_sites():
 
 
 class Sites:
-    """Programs that were compiled, but not yet run."""
+    """Programs that have been compiled, but not yet run."""
 
     def __init__(self, team, n):
         self.team, self.x, self.programs = team, jnp.zeros(1), []
@@ -44,7 +44,7 @@ class Sites:
         return time.perf_counter() - begin
 
     def first(self):
-        """Seconds that the first execution of a program takes beyond the second one."""
+        """Seconds that a program's first execution takes beyond its second."""
         program = self.programs.pop()
         return self._timed(program) - self._timed(program)
 

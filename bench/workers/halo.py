@@ -26,7 +26,7 @@ def faces(shape, axis, mpi, n_calls=1):
         return x.reshape(-1)[index * step :]
 
     n = shape[axis]
-    ways = [(n - 2 * WIDTH, 0), (WIDTH, n - WIDTH)]  # sent from, received at
+    ways = [(n - 2 * WIDTH, 0), (WIDTH, n - WIDTH)]  # sends from, receives at
 
     def run():
         return sum(mpi.call("sendrecv", n_calls, at(i), at(o), 1, face) for i, o in ways)

@@ -14,7 +14,7 @@ JITS = {"plait": plait.jit, "jax": jax.jit}
 
 
 def operations(size):
-    """Each by plait and by JAX, of a device's part of so many items; alltoall in equal blocks."""
+    """Each by plait and by JAX, on a device's part of so many items; alltoall in equal blocks."""
     blocks = lambda x: x.reshape(size, -1)  # noqa: E731
     return {
         "allreduce": (
@@ -29,7 +29,7 @@ def operations(size):
 
 
 def program(world, jit, operation, n_calls):
-    """The operation so often, one after the other, on the devices' parts."""
+    """The operation repeated so often on the devices' parts, in sequence."""
 
     def turn(_, x):
         return operation(x)

@@ -1,8 +1,7 @@
 """An operation of 16 MiB beside a computation of the same length, on 2 MPI ranks.
 
-Of rank 1 nothing but the communication is measured; where the partner is *late*, it comes to
-every call by the length of the computation too late: then what the operation takes is waiting,
-as it is with a network, and needs no core.
+Rank 1 only communicates. If the partner is *late*, it comes to every call too late, by the length
+of the computation. Then the operation's time is waiting, as with a network, and needs no core.
 """
 
 import time
@@ -13,12 +12,12 @@ import plait
 from _rounds import Case, Ranks, arguments, rounds
 
 LATE_S = 0.05
-LIMIT_S = 0.002  # how well the computation's length has to fit
-N_PARTS = 16  # XLA runs programs of up to eight parts in sequence, whatever depends on what
+LIMIT_S = 0.002  # how closely the computation's length has to fit
+N_PARTS = 16  # XLA runs programs of up to eight parts in sequence, whatever their dependencies
 
 
 def computation(n_turns):
-    """Sines of few numbers, one after the other: one core, no memory."""
+    """Sines of a few numbers, one after the other: one core, no memory."""
     body = lambda _, v: jnp.sin(v) + 1  # noqa: E731
 
     def run(v):
@@ -30,14 +29,14 @@ def computation(n_turns):
 
 
 def seconds(run):
-    """Of one call."""
+    """Seconds of one call."""
     begin = time.perf_counter()
     run()
     return time.perf_counter() - begin
 
 
 def turns_for(wanted_s, v):
-    """How many turns of the computation take so long."""
+    """The number of turns for which the computation takes so long."""
     n_turns = 100
     for _ in range(20):
         f = jax.jit(computation(n_turns))
@@ -50,7 +49,7 @@ def turns_for(wanted_s, v):
 
 
 def programs(compute):
-    """The ways to write both into one program; each gives both results."""
+    """The ways to write both in one program; each returns both results."""
 
     def sequence(x, v):
         y = plait.allreduce(x, plait.SUM)
@@ -68,7 +67,7 @@ def programs(compute):
 
 
 def timed(team, program, operands, late_s):
-    """A case; a partner who is late computes nothing."""
+    """A case; a late partner computes nothing."""
     f = plait.jit(program)
 
     def run():

@@ -39,7 +39,7 @@ PEERS = {"mpi4jax": of_mpi4jax, "jpi": of_jpi}
 
 
 def cases_of(name, jit, allreduce, n_loop, n):
-    """What is measured of a library."""
+    """The measurements of a library."""
     loop, large = loop_of(jit, allreduce, n_loop), jit(allreduce)
     zero, x = jnp.zeros(1), jnp.ones(n, jnp.float32)
     if float(large(x)[n // 2]) != MPI.COMM_WORLD.size:

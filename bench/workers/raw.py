@@ -20,7 +20,7 @@ class Raw:
         return ctypes.c_size_t(MPI._handleof(of) & (2**64 - 1))
 
     def call(self, name, n_calls, x, y, n=None, dtype=None):
-        """The collective or transfer of this name, as plait names it, on blocks of n items."""
+        """The collective or transfer with this name in plait, on blocks of n items."""
         dtype = dtype or (MPI.DOUBLE if x.dtype.itemsize == 8 else MPI.FLOAT)
         seconds = self.lib.raw_call(
             name.encode(),
@@ -56,6 +56,6 @@ def version():
 
 
 def thread_level():
-    """The level that MPI gives, for the table."""
+    """The level that MPI provides, for the table."""
     names = {MPI.THREAD_MULTIPLE: "MULTIPLE", MPI.THREAD_SERIALIZED: "SERIALIZED"}
     return names.get(MPI.Query_thread(), "less")

@@ -1,4 +1,4 @@
-"""Singular values, and vectors, of a small matrix: of plait, and of jnp on one device."""
+"""Singular values, and vectors, of a small matrix: by plait, and by jnp on one device."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Eigenvectors of the largest eigenvalues: of plait, plait's all, of scipy and of jnp."""
+"""Eigenvectors of the largest eigenvalues: by plait, all by plait, by scipy and by jnp."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ from workers.world import World, blas_threads
 
 
 def difference(world, w, v, whole):
-    """Of A V - V diag(w), relative to the largest eigenvalue: the largest of what is here."""
+    """The largest local element of A V - V diag(w), relative to the largest eigenvalue."""
     [(_, values), *_] = world.parts(w)
     [(_, vectors), *_] = world.parts(v)
     return float(np.abs(whole @ vectors - vectors * values).max() / np.abs(values).max())

@@ -11,12 +11,12 @@ def loop_of(jit, allreduce, n_calls):
 
 
 def step_of(allreduce):
-    """What is called from Python: some arithmetic around an allreduce."""
+    """The step that Python calls: some arithmetic around an allreduce."""
     return lambda x: allreduce(x + 1.0) * 0.5
 
 
 def queued(step, n_calls):
-    """The step, called again and again on its own result, which is awaited at the end."""
+    """The step, repeated on its own result, with one wait at the end."""
     zero = jnp.zeros(1)
 
     def run():
@@ -29,7 +29,7 @@ def queued(step, n_calls):
 
 
 def awaited(step, n_calls):
-    """The step, called again and again; each result is awaited."""
+    """The step, repeated with a wait for each result."""
     zero = jnp.zeros(1)
 
     def run():

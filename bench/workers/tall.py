@@ -1,4 +1,4 @@
-"""QR of a tall matrix that is split by rows: along a tree, dealt out in columns, and of jnp."""
+"""QR of a tall matrix that is split by rows: along a tree, dealt out in columns, and by jnp."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from workers.world import World, blas_threads
 
 
 def errors(world, q, r, whole):
-    """Of Q R, relative to the matrix: the largest of all parts that are here."""
+    """The largest error of Q R over the local parts, relative to the matrix."""
     [(_, triangle), *_] = world.parts(r)
     size = np.abs(whole).max()
     return max(
@@ -26,7 +26,7 @@ def main():
     whole = np.random.default_rng(0).random((m, n)) - 0.5
     ours, theirs = world.put(whole), jax.device_put(whole, jax.local_devices()[0])
     given = {"mesh": world.mesh, "spec": P("x", None)}
-    block = max(1, n // (4 * world.mesh.size))  # what plait would choose
+    block = max(1, n // (4 * world.mesh.size))  # plait's own choice
     runs = {
         "plait": (plait.jit(lambda a: plait.linalg.qr(a, **given)), ours),
         "dealt out": (plait.jit(lambda a: plait.linalg.qr(a, block=block, **given)), ours),

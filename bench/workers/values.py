@@ -1,4 +1,4 @@
-"""Eigenvalues alone: of plait, of scipy and of jnp."""
+"""Eigenvalues alone: by plait, by scipy and by jnp."""
 
 import jax
 import jax.numpy as jnp

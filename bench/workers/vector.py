@@ -1,4 +1,4 @@
-"""A matrix times a vector: plait's, by panels that move, by XLA on the mesh, on one device."""
+"""A matrix times a vector: by plait, by panels that move, by XLA on the mesh, on one device."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def main():
     ours = (world.put(whole), world.put(vector))
     theirs = jax.device_put((whole, vector), jax.local_devices()[0])
     given = {"mesh": world.mesh, "spec": P("x", None), "spec_b": P("x")}
-    panel = 128  # what plait would choose
+    panel = 128  # plait's own choice
     functions = {
         "plait": (plait.jit(lambda a, b: plait.linalg.matmul(a, b, **given)), ours),
         "panels": (plait.jit(lambda a, b: plait.linalg.matmul(a, b, block=panel, **given)), ours),

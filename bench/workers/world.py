@@ -13,7 +13,7 @@ N_DEVICES = 2
 
 
 class World:
-    """The mesh `x` over everything, the team that times, and how operands get there."""
+    """The mesh `x` over everything, the team that times, and the way operands get there."""
 
     def __init__(self, where):
         jax.config.update("jax_enable_x64", True)
@@ -54,7 +54,7 @@ def random(n, dtype):
 
 
 def blas_threads():
-    """The largest number of threads of the OpenBLAS libraries here, which SciPy and NumPy bring."""
+    """The largest thread count of the OpenBLAS libraries here, from SciPy and NumPy."""
     maps = Path("/proc/self/maps").read_text().splitlines()
     libraries = [ctypes.CDLL(name) for name in {m.split()[-1] for m in maps if "openblas" in m}]
     names = [f"scipy_openblas_get_num_threads{end}" for end in ("", "64_")]

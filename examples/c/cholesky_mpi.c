@@ -28,7 +28,7 @@
 
 enum { N = 300, BLOCK = 32, N_RHS = 2 };
 
-/* The larger number; unlike fmax it keeps what is not a number. */
+/* The larger number; unlike fmax it keeps NaN. */
 static double larger(double a, double b)
 {
     return (a >= b || isnan(a)) ? a : b;
@@ -40,13 +40,13 @@ static double covariance(int64_t i, int64_t j)
     return exp(-fabs((double)(i - j)) / 20) + ((i == j) ? 0.1 : 0.0);
 }
 
-/* The column of the matrix that a rank has at place `local` of its own. */
+/* The global column that a rank stores as its column `local`. */
 static int64_t column(int64_t local, int rank, int size)
 {
     return (local / BLOCK * size + rank) * BLOCK + local % BLOCK;
 }
 
-/* The largest entry of A x - b, of which each rank has the sum over its columns of A. */
+/* The largest entry of A x - b. Each rank sums over its own columns of A. */
 static double residual(plait_comm_t *comm, const double *x, const double *b)
 {
     int rank = plait_comm_rank(comm);
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     MUST(plait_potrf_plan(comm, &to_factor, &factor));
     MUST(plait_potrs_plan(comm, &to_solve, &solve));
 
-    /* Column-major, as LAPACK has it; what is behind a rank's own columns is never read. */
+    /* Column-major, as in LAPACK; memory behind a rank's own columns is never read. */
     int64_t n_columns = plait_dense_columns(N, BLOCK, size);
     double *a = calloc((size_t)n_columns * N + 1, sizeof(*a));
     double *b = calloc((size_t)N * N_RHS, sizeof(*b));

@@ -29,7 +29,7 @@
 
 enum { N = 48 };
 
-/* The larger number; unlike fmax it keeps what is not a number. */
+/* The larger number; unlike fmax it keeps NaN. */
 static double larger(double a, double b)
 {
     return (a >= b || isnan(a)) ? a : b;

@@ -20,7 +20,7 @@ typedef struct {
     double error;
 } rank_t;
 
-/* The larger number; unlike fmax it keeps what is not a number. */
+/* The larger number; unlike fmax it keeps NaN. */
 static double larger(double a, double b)
 {
     return (a >= b || isnan(a)) ? a : b;

@@ -33,7 +33,7 @@ typedef struct {
     double *old, *new;
 } part_t;
 
-/* The larger number; unlike fmax it keeps what is not a number. */
+/* The larger number; unlike fmax it keeps NaN. */
 static double larger(double a, double b)
 {
     return (a >= b || isnan(a)) ? a : b;
@@ -57,7 +57,7 @@ static void update(const part_t *p, int64_t from, int64_t to)
     }
 }
 
-/* In place the exchange writes ghosts alone, so that the rows themselves may be read meanwhile. */
+/* The exchange works in place and writes only ghosts, so the rows themselves may be read meanwhile. */
 static void advance(part_t *p, const plait_plan_t *exchange, plait_comm_t *comm)
 {
     plait_request_t request;
@@ -73,7 +73,7 @@ static void advance(part_t *p, const plait_plan_t *exchange, plait_comm_t *comm)
     p->new = swapped;
 }
 
-/* A wave keeps its form: what it loses in a step is known. */
+/* A wave keeps its form, and its loss in each step is known. */
 static double wave(int64_t i, int64_t j)
 {
     return cos(2 * PI * (double)(3 * i + 2 * j) / N);

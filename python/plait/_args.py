@@ -15,7 +15,7 @@ from plait._comm import ANY_SOURCE, ANY_TAG, PROC_NULL
 from plait._groups import Group
 
 _NEGATIVE = -(2**30)  # PLAIT_NEGATIVE of the core
-MAX_TAG = 2**31 - 1  # what carries messages may have a bound of its own
+MAX_TAG = 2**31 - 1  # the transport may have a smaller bound
 
 # ---- reductions ----------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ def check_reduction(name: str, op: Reduction, dtype: Any) -> None:
 
 
 def replicated(value: Any, name: str) -> int:
-    """The convention of the gradient: exact, replicated, or replicated and checked."""
+    """How the gradient treats the operand: exact, replicated, or replicated and checked."""
     if isinstance(value, str) and value == "check":
         return _coll_rules.CHECKED
     if not isinstance(value, bool):
@@ -98,17 +98,17 @@ def _is_movable(dtype: Any, has_keys: bool) -> bool:
 
 
 def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
-    """The operand as JAX's array; TypeError where it is none."""
+    """The operand as a JAX array; TypeError if it is not an array."""
     is_ref = isinstance(x, jax.core.Tracer) and not isinstance(x.aval, jax.core.ShapedArray)
     if isinstance(x, jax.Array) and not is_ref:
         return x
     if isinstance(x, np.ma.MaskedArray):
         raise TypeError(f"{name}: {argument} is a masked array; x.filled(value) is an array")
     try:
-        if is_ref:  # of which JAX says in some releases that it is an array
+        if is_ref:  # some JAX releases call a reference an array, too
             raise TypeError
         return jnp.asarray(x)
-    except (TypeError, ValueError) as error:  # which names a function of JAX's own
+    except (TypeError, ValueError) as error:  # its text names an internal function of JAX
         if isinstance(x, np.ndarray) and x.dtype.isnative and x.dtype.name in _core.dtypes():
             raise
         what = "None" if x is None else type(x).__name__
@@ -120,7 +120,7 @@ def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
 
 
 def array(x: Any, name: str, argument: str = "x", has_keys: bool = True) -> jax.Array:
-    """The operand as an array whose dtype can be moved; has_keys: as PRNG keys can."""
+    """The operand as an array whose dtype can be moved; has_keys: PRNG keys can, too."""
     x = as_array(x, name, argument)
     if not _is_movable(x.dtype, has_keys):
         known = ", ".join(_core.dtypes())
@@ -146,7 +146,7 @@ def check_blocks(x: Any, size: int, name: str) -> None:
 
 
 def check_rows(x: Any, n_rows: int, name: str, says: str) -> None:
-    """As many rows as the counts say."""
+    """As many rows as the counts say in all."""
     if x.ndim == 0 or x.shape[0] != n_rows:
         have = "no axis" if x.ndim == 0 else f"{x.shape[0]} rows"
         raise ValueError(f"{name}: x has {have} (shape {x.shape}), but {says} {n_rows}")
@@ -182,7 +182,7 @@ def integer(value: Any, name: str, argument: str) -> int:
 
 
 def _numbered(value: Any, name: str, argument: str) -> int:
-    """A rank as it is, a special value, mpi4py's too, as plait's own."""
+    """Returns ordinary ranks unchanged; maps special values, also mpi4py's, to plait's."""
     number = integer(value, name, argument)
     module = sys.modules.get("mpi4py.MPI")
     if isinstance(value, _comm.Special):
@@ -204,10 +204,10 @@ def rank(value: Any, size: int, name: str, argument: str, also: tuple[int, ...] 
 
 
 def partner(value: Any, size: int, name: str, argument: str, also: tuple[int, ...]) -> int:
-    """As `rank`; while a program is traced, a rank that is not there is left to the core.
+    """As `rank`; but while a program is traced, a missing rank is left to the core.
 
-    A branch of jax.lax.cond that this rank never takes may name it, as the first and the last
-    rank of a chain do. What is negative and not special is told from what is by an offset.
+    A branch of jax.lax.cond that this rank never takes may name such a rank, as the first and the
+    last rank of a chain do. An offset tells negative ranks that are not special from special ones.
     """
     number = _numbered(value, name, argument)
     is_plain = not isinstance(number, _comm.Special) and abs(number) <= -_NEGATIVE
@@ -282,7 +282,7 @@ def table(values: Any, group: Group, name: str) -> tuple[int, ...]:
 
 
 def here(group: Group) -> int:
-    """A rank whose shapes are those of this one: inside shard_map all are alike."""
+    """A rank to take shapes from: this rank, or any rank inside shard_map, where all are alike."""
     return 0 if group.rank is None else group.rank
 
 
@@ -295,9 +295,9 @@ _statuses: dict[int, tuple[Any, int]] = {}
 def status(value: Any, name: str) -> Iterator[int]:
     """A small number for an MPI.Status while a call is made or traced; 0 for None.
 
-    Programs that are traced and operations that are started need number and object later: they
-    keep them as long as the process lives. An eager call gives the number back, so that the next
-    one, with whatever object, finds the same program.
+    Traced programs and started operations need the number and the object later, so both are kept as
+    long as the process lives. An eager call gives the number back: the next call, with any object,
+    then finds the same program.
     """
     if value is None:
         yield 0

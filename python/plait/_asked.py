@@ -1,7 +1,7 @@
-"""What primitives would be lowered to, asked for without a compiler or devices.
+"""What primitives would be lowered to, found without a compiler or devices.
 
-A rule that lowers a primitive of plait takes `Asked` in the place of JAX's context. It leaves the
-operation of the core that it would call there, or the jaxpr of what it would lower instead.
+A rule that lowers a primitive of plait takes `Asked` in place of JAX's context. The rule leaves
+there the operation of the core that it would call, or the jaxpr that it would lower instead.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import jax
 
 @dataclasses.dataclass(frozen=True)
 class Imagined:
-    """A device of a program that is looked at and not compiled."""
+    """A device of a program that is inspected, not compiled."""
 
     platform: str = "cpu"
 
@@ -41,7 +41,7 @@ def like(avals: Sequence) -> list[jax.ShapeDtypeStruct]:
 
 
 class Asked:
-    """In the place of JAX's context of a lowering, for a program of so many devices."""
+    """Stands in for JAX's lowering context, for a program of so many devices."""
 
     platforms = ("cpu",)
     tokens_out = None
@@ -58,12 +58,12 @@ class Asked:
         return self
 
     def call(self, row: Any, params: dict, results: Sequence) -> Sequence:
-        """Notes the core's operation; results: avals, of which some may be tokens, behind."""
+        """Records the core's operation; results: avals, possibly with tokens at the end."""
         arrays = (*self.avals_in[: row.n_args], *results[: row.n_rets])
         self.called = Called(row.name, params, [(a.dtype.name, a.shape) for a in arrays])
         return results
 
     def trace(self, fun: Callable, avals: Sequence) -> Sequence:
-        """Notes what ``fun`` does with operands of these types."""
+        """Records what ``fun`` does with operands of these types."""
         self.jaxpr, results = jax.make_jaxpr(fun, return_shape=True)(*like(avals))
         return results

@@ -41,7 +41,7 @@ def names() -> tuple[str, ...]:
 
 
 def _pointer(capsule: object) -> int:
-    """Of a capsule under whatever name it has."""
+    """The pointer in a capsule, whatever the capsule's name."""
     get_name = ctypes.pythonapi.PyCapsule_GetName
     get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -64,7 +64,7 @@ def _of_scipy() -> Iterator[tuple[str, int]]:
 
 
 def require() -> Library:
-    """Fills the table, once: from PLAIT_BLAS, else SciPy, else as the C library does."""
+    """Fills the table once: from PLAIT_BLAS, else from SciPy, else as the C library does."""
     with _lock:
         if not lib.plait_blas_is_complete():
             if not os.environ.get("PLAIT_BLAS"):

@@ -1,4 +1,4 @@
-"""From the arguments of a public function to its primitive and back to a pytree."""
+"""From the arguments of a public function to its primitive, and back to a pytree."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,12 +11,12 @@ from plait._groups import Group
 class Tree:
     """The leaves of an operand as arrays, and the way back to a pytree like it.
 
-    Typed PRNG keys travel as their data. arrays: the leaves as they are for the caller, whose
-    axes are those that an operation is about.
+    Typed PRNG keys travel as their data. arrays: the leaves as the caller sees them; operations
+    refer to their axes.
     """
 
     def __init__(self, x: Any, name: str, argument: str = "x"):
-        if x is None:  # a pytree without leaves, and more likely a mistake
+        if x is None:  # a pytree without leaves, but more likely a mistake
             raise TypeError(f"{name}: {argument} is None; expected an array or a pytree of arrays")
         given, self._tree = jax.tree.flatten(x)
         try:
@@ -55,7 +55,7 @@ def reducible(x: Any, op: Any, name: str) -> tuple[Tree, int]:
 
 
 def answer(result: Any, token: Any, token_out: Any) -> Any:
-    """What a function returns: with ``token=`` also the next one."""
+    """What a function returns: with ``token=`` also the next token."""
     return result if token is None else (result, token_out)
 
 
@@ -74,7 +74,7 @@ def run(
     if not tree.leaves:
         return answer(tree.like([]), token, token)
     leaves = tree.leaves
-    if group.checks and row != "allreduce":  # whose adjoint needs no message for such operands
+    if group.checks and row != "allreduce":  # its adjoint needs no message for such operands
         leaves = [_jax.pcast_varying(x, group.over) for x in leaves]
     results, out = _ops.call(row, *leaves, token=token, group=group, **params)
     if after is not None:
@@ -93,7 +93,7 @@ def route(
     n_out: int | None = None,
     after: Callable[[Any], Any] | None = None,
 ) -> Any:
-    """Blocks of axis 0 along edges; None: the whole array is one block, without such an axis."""
+    """Blocks of axis 0 along edges; None: the whole array is one block, without a block axis."""
     if n_in is None:
         tree.leaves = [x[None] for x in tree.leaves]
     if n_out is None:

@@ -1,4 +1,4 @@
-"""Cholesky factorizations of global matrices, and what is solved with them."""
+"""Cholesky factorizations of global matrices, and results computed from them."""
 
 import dataclasses
 import functools

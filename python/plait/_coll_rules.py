@@ -1,8 +1,8 @@
 """Shapes and derivatives of the collectives.
 
-Adjoints are those of the linear map on all ranks' arrays, unless a result counts as one value
-(`_is_one_value`): then a cotangent is that value's, equal on all ranks, and no message is
-needed to take each rank's part of it. The formulas are in docs/gradients.md.
+Adjoints are those of the linear map on the arrays of all ranks, unless a result counts as one value
+(`_is_one_value`). Then a cotangent belongs to that value and is equal on all ranks, so that no
+message is needed to take each rank's part of it. The formulas are in docs/gradients.md.
 """
 
 import math
@@ -28,7 +28,7 @@ SUM = code("SUM")
 
 
 def my_rank(chain: Chain, group: Any) -> Any:
-    """This rank's number, known at run time only: the program is equal on all ranks."""
+    """This rank's number, known only at run time: the program is equal on all ranks."""
     if group.size == 1:
         return jnp.zeros((), jnp.int32)
     if group.over:
@@ -58,7 +58,7 @@ def _check_sum(name: str, cts: Sequence) -> None:
 
 
 def _here(group: Any) -> int:
-    """A rank whose shapes are those of this one: in a manual region all are alike."""
+    """A rank to take shapes from; in a manual region all ranks are alike."""
     return 0 if group.rank is None else group.rank
 
 
@@ -86,7 +86,7 @@ def _raise_if(is_different: Any, name: str) -> np.ndarray:
 
 
 def _differs(mine: Any, first: Any) -> Any:
-    """Whether an array is not that of rank 0, beyond rounding."""
+    """Whether an array differs from that of rank 0 by more than rounding."""
     sizes = jnp.where(jnp.isfinite(first), jnp.abs(first), 0)
     room = math.sqrt(jnp.finfo(mine.dtype).eps) * jnp.max(sizes, initial=0)
     is_near = (mine == first) | (jnp.abs(mine - first) <= room)
@@ -116,7 +116,7 @@ def _checked(name: str, chain: Chain, cts: Sequence, group: Any) -> list:
 
 
 def _of_one_value(name: str, chain: Chain, cts: Sequence, params: dict) -> list:
-    """The cotangents of one value as arrays of which each rank has its own."""
+    """The cotangents of one value, as arrays of which each rank has its own."""
     group = params["group"]
     if group.checks:
         return [_jax.pcast_varying(ct, group.over) for ct in cts]
@@ -162,10 +162,10 @@ def _weights(chain: Chain, xs: Sequence, ys: Sequence, group: Any) -> list:
 
 
 def _products_of_others(chain: Chain, xs: Sequence, group: Any) -> list:
-    """The product over the other ranks by prefix and suffix products: factors may be zero.
+    """The product over the other ranks, by prefix and suffix products, since factors may be zero.
 
-    Every rank's operand is gathered, P times the memory of the product itself: so it has
-    derivatives of any order.
+    Gathering every rank's operand takes P times the memory of the product, but gives derivatives of
+    any order.
     """
     me = my_rank(chain, group)
     every = chain.call("allgather", *xs, counts=(), replicated=EXACT, group=group)
@@ -179,7 +179,7 @@ def _products_of_others(chain: Chain, xs: Sequence, group: Any) -> list:
 
 
 def _terms(chain: Chain, xs: Sequence, ys: Sequence, dxs: Sequence, params: dict) -> list:
-    """What a reduction's tangent is the sum of over the ranks."""
+    """The terms whose sum over the ranks is a reduction's tangent."""
     name, group = _core.reductions()[params["reduce"]], params["group"]
     if name == "SUM":
         return list(dxs)
@@ -193,7 +193,7 @@ def _terms(chain: Chain, xs: Sequence, ys: Sequence, dxs: Sequence, params: dict
 def _allreduce_jvp(
     primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
 ) -> tuple[list, list]:
-    keeps = params["reduce"] != SUM  # the operands, for their derivatives
+    keeps = params["reduce"] != SUM  # keeps the operands for their derivatives
     ys = primal.call("allreduce", *args, **(undonated(params) if keeps else params))
     places = active(args)
     if not places:
@@ -231,7 +231,7 @@ def _bcast_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) 
 def _add_elsewhere(
     chain: Chain, results: Sequence, passed: Sequence, root: int, group: Any
 ) -> list:
-    """On ranks other than the root adds what was passed through."""
+    """On ranks other than the root, adds what was passed through."""
     if group.rank is not None:
         is_root = group.rank == root
         return [y if is_root else y + x for y, x in zip(results, passed, strict=True)]
@@ -275,7 +275,7 @@ def _reduce_jvp(
 
 
 def _overlaps_if_summed(params: dict) -> bool:
-    """The adjoint's result is one value where the region tracks that: then it differs in kind."""
+    """If the region tracks single values, the adjoint's result is one, and differs in kind."""
     return params["reduce"] == SUM and not params["group"].checks
 
 
@@ -347,7 +347,7 @@ def _only_sum(name: str, params: dict) -> None:
 
 
 def _linear_jvp_of_sum(row: str, name: Any) -> Any:
-    """The jvp of a reduction that has derivatives for SUM only."""
+    """The jvp of a reduction that has derivatives only for SUM."""
 
     def jvp(
         primal: Chain, tangent: Chain, args: Sequence, tangents: Sequence, params: dict
@@ -412,7 +412,7 @@ rules(
 
 
 def _part(params: dict) -> tuple[int, tuple[int, ...]]:
-    """The frame where operand and result are one rank's block."""
+    """The frame if operand and result are one rank's block."""
     counts = params["counts"]
     return (1, (counts[params["group"].rank],)) if counts else (0, ())
 
@@ -468,7 +468,7 @@ rules("alltoall", Rules(_alltoall_transpose, frame=_alltoall_frame))
 
 
 def _route_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
-    """Every block goes back along its edge; a block that was sent several times is summed."""
+    """Every block goes back along its edge; copies of one block are summed."""
     flat, group = params["edges"], params["group"]
     edges = [flat[i : i + 4] for i in range(0, len(flat), 4)]
     given = {"n_in": params["n_out"], "group": group}

@@ -1,4 +1,4 @@
-"""Communicators: what ``comm=`` may be, and the small numbers that programs know them by."""
+"""Communicators: what ``comm=`` accepts, and the small numbers that programs know them by."""
 
 import contextlib
 import ctypes
@@ -17,7 +17,7 @@ from plait._asked import Imagined
 
 
 class Special(int):
-    """A rank or tag that is none; mpi4py's own values differ from MPI to MPI and collide."""
+    """A rank or tag that is no real one; mpi4py's own values differ between MPIs and collide."""
 
     def __new__(cls, value: int, name: str = "ANY") -> "Special":
         """Equal by value; the name is for messages."""
@@ -29,7 +29,7 @@ class Special(int):
         return f"plait.{self._name}"
 
     def __reduce__(self) -> str:
-        """A copy is the one of this name: some are recognised by what they are."""
+        """A copy is the object of this name: some values are recognised by identity."""
         return self._name
 
 
@@ -92,8 +92,8 @@ class Comm:
     def id(self, mode: str = "effect") -> int:
         """The number of this communicator's duplicate for calls by effect or by token.
 
-        All are made with the communicator, and those of tangents too: later, the ranks that
-        call by token, or differentiate, may be some only.
+        All duplicates are made with the communicator, also those for tangents: later, perhaps only
+        some ranks call by token, or differentiate.
         """
         if mode not in self._ids:
             if self._source is None:
@@ -149,13 +149,13 @@ class Comm:
         return id(self._state)
 
     def __copy__(self) -> "Comm":
-        return self  # another one's `free` would free this one's duplicates
+        return self  # `free` of a copy would free this communicator's duplicates
 
     def __deepcopy__(self, _: dict[int, Any]) -> "Comm":
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What every process has a name for is made anew: rank and numbers are of this one."""
+        """Rebuilds communicators that every process has a name for, with the reader's numbers."""
         if self._state["is_freed"]:
             raise _freed("pickle", self)
         mpi = sys.modules.get("mpi4py.MPI")
@@ -174,7 +174,7 @@ class Comm:
 
 
 def _read(kind: type[Comm], name: str) -> Comm:
-    """What a pickled communicator of this name is for its reader."""
+    """The reader's communicator for the pickled name."""
     mpi = _world.mpi()
     if name == "COMM_SELF":
         mpi = mpi or importlib.import_module("mpi4py.MPI")
@@ -182,9 +182,9 @@ def _read(kind: type[Comm], name: str) -> Comm:
     return kind()
 
 
-_open: dict[int, Comm] = {}  # those that are not freed: programs know their numbers
+_open: dict[int, Comm] = {}  # communicators not freed yet: programs know their numbers
 _of_number: weakref.WeakValueDictionary[int, Comm] = weakref.WeakValueDictionary()
-on_free: list[Callable[[int], Any]] = []  # who keeps something for a communicator, by number
+on_free: list[Callable[[int], Any]] = []  # of modules that keep state by communicator number
 
 
 def _members(source: Any) -> frozenset[int]:
@@ -199,7 +199,7 @@ def _members(source: Any) -> frozenset[int]:
 
 @contextlib.contextmanager
 def _expecting(members: frozenset[int]) -> Iterator[None]:
-    """Lets the guard see which of the ranks that a communicator is made with have left."""
+    """Tells the guard the ranks of a new communicator, so that it sees which of them have left."""
     ranks = (ctypes.c_int32 * len(members))(*members)
     _core.lib.plait_guard_expect(len(members), ranks)
     try:
@@ -209,9 +209,10 @@ def _expecting(members: frozenset[int]) -> Iterator[None]:
 
 
 def _free_orphans(members: frozenset[int]) -> None:
-    """Frees the duplicates of MPI communicators that were freed, where all their ranks are here.
+    """Frees the duplicates of MPI communicators that were freed, if all their ranks are here.
 
-    MPI_Comm_free is collective: these ranks have all freed theirs before, and come here together.
+    MPI_Comm_free is collective: all these ranks have freed their communicators before, and come
+    here together.
     """
     for comm_id, comm in sorted(_open.items()):
         if (
@@ -228,9 +229,10 @@ _locks: dict[Any, Any] = {}
 
 @contextlib.contextmanager
 def _alone_with(key: Any) -> Iterator[None]:
-    """No other thread makes what the key stands for, and no interrupt leaves it half made.
+    """No other thread makes the key's object meanwhile, and no interrupt leaves it half made.
 
-    One lock for all would let ranks wait for each other whose threads make theirs in another order.
+    With one lock for all keys, ranks whose threads make their objects in different orders would
+    wait for each other.
     """
     with _making:
         lock = _locks.setdefault(key, threading.Lock())
@@ -259,7 +261,7 @@ _marks: dict[int, int] = {}
 
 
 def _mark(number: int, size: int, *who: Any) -> None:
-    """Notes who the ranks of a new communicator are, in words that all of them have.
+    """Records who the ranks of a new communicator are, in a text that is equal on all of them.
 
     In another process the same number may be another communicator's.
     """
@@ -327,7 +329,7 @@ def world() -> Comm:
 
 
 def known_transport() -> str:
-    """How this process's ranks reach each other; "mpi" if no communicator of all is made yet."""
+    """How this process's ranks reach each other; "mpi" until a communicator of all exists."""
     return _worlds[0].transport if _worlds else "mpi"
 
 
@@ -377,7 +379,7 @@ def _make_over(groups: tuple[tuple, ...], mode: str) -> int:
     if len(devices) == 1:
         return _core.add_self(label)
     processes = _processes(devices)
-    if jax.process_index() not in processes:  # as JAX does, lower programs that never run here
+    if jax.process_index() not in processes:  # like JAX, lower programs that never run here
         return _core.add_self(label)
     if processes == [jax.process_index()]:
         return _core.add_devices(_rows(groups), jax.process_index(), [0] * len(groups), label)
@@ -402,7 +404,7 @@ def _check_platform(devices: list) -> None:
 
 
 def _processes(devices: Iterable) -> list[int]:
-    """Those of the devices, in the order in which they come."""
+    """The processes of the devices, in the order of the devices."""
     return list(dict.fromkeys(d.process_index for d in devices))
 
 
@@ -426,7 +428,7 @@ _meetings: list[int] = []
 
 
 def _meet(mpi: Any) -> None:
-    """All processes come here, where the guard looks, before they wait in calls of MPI's own."""
+    """All processes meet here, where the guard watches, before they wait inside MPI's own calls."""
     if not _meetings:
         size, rank = mpi.COMM_WORLD.size, mpi.COMM_WORLD.rank
         with _expecting(frozenset(range(size))):
@@ -435,15 +437,15 @@ def _meet(mpi: Any) -> None:
 
 
 def _of_processes(members: list[int], mpi: Any) -> Any:
-    """MPI's communicator of these processes; that of all is there, so that nobody is waited for."""
+    """MPI's communicator of these processes; that of all exists already, so nobody waits for it."""
     if members == list(range(mpi.COMM_WORLD.size)):
         return mpi.COMM_WORLD
     return mpi.COMM_WORLD.Create_group(mpi.COMM_WORLD.group.Incl(members))
 
 
 def _over_processes(groups: tuple[tuple, ...], mode: str, label: str, mpi: Any) -> int:
-    """One device of each process. The number must be the same in all groups' programs."""
-    if len(groups) > 1:  # after this one all processes count on from the same number
+    """One device of each process. The number must be equal in the programs of all groups."""
+    if len(groups) > 1:  # afterwards all processes continue from the same number
         over_devices((tuple(d for group in groups for d in group),), mode)
     [own] = [g for g in groups if any(d.process_index == jax.process_index() for d in g)]
     members = [d.process_index for d in own]
@@ -453,7 +455,7 @@ def _over_processes(groups: tuple[tuple, ...], mode: str, label: str, mpi: Any) 
 
 
 def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:
-    """Several devices of some processes: a group may be within one, or of several."""
+    """Several devices on some processes: a group may lie within one process or span several."""
     here = jax.process_index()
     everyone = _of_processes(_processes(d for group in groups for d in group), mpi)
     number = everyone.allreduce(_core.next_number(), op=mpi.MAX)
@@ -467,7 +469,7 @@ def _over_hosts(groups: tuple[tuple, ...], label: str, mpi: Any) -> int:
 
 @functools.cache
 def _tracks(platform: str) -> dict[int, int]:
-    """Every device's number among those of its process."""
+    """Every device's number within its process."""
     found: dict[int, list[int]] = {}
     for device in jax.devices(platform):
         found.setdefault(device.process_index, []).append(device.id)
@@ -475,9 +477,9 @@ def _tracks(platform: str) -> dict[int, int]:
 
 
 def _ordinal(device: Any) -> int:
-    """What XLA tells a handler of its device: on a CPU JAX's number, else that of the process.
+    """The device number that XLA passes a handler: on CPUs JAX's number, else the process's own.
 
-    The latter JAX does not know of devices of other processes, nor is it asked for: -1.
+    For devices of other processes JAX does not know the latter, and nobody needs it: -1.
     """
     if device.platform == "cpu":
         return device.id

@@ -1,4 +1,4 @@
-"""Conditions of global matrices: by singular values, or estimates from a factor."""
+"""Condition numbers of global matrices: by singular values, or estimates from a factor."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ ORDERS = (None, 2, *_dense_cond.ORDERS)
 def _by_values(a: Array, *, lay: Lay, deal: Deal) -> Array:
     x = _dense_args.deal_in(lay, a, deal)
     s = _dense_svd.svdvals(x)
-    return jnp.where(s[-1] == 0, jnp.inf, s[0] / s[-1])  # of zeros, too
+    return jnp.where(s[-1] == 0, jnp.inf, s[0] / s[-1])  # also for zeros
 
 
 def _by_estimate(a: Array, *, lay: Lay, deal: Deal, order: Any) -> Array:
@@ -24,7 +24,7 @@ def _by_estimate(a: Array, *, lay: Lay, deal: Deal, order: Any) -> Array:
 
 
 def of_norms(size: Array, of_inverse: Array, status: Array) -> Array:
-    """Inf for a matrix with a pivot that is zero, but NaN for one with NaN."""
+    """Inf for a matrix with a zero pivot, but NaN for one with NaN."""
     bad = jnp.where(jnp.isnan(size), size, jnp.full_like(size, jnp.inf))
     return jnp.where(status == 0, size * of_inverse, bad)
 
@@ -76,6 +76,6 @@ def cond(
 
 
 def check_order(p: Any) -> None:
-    """One that a factor has an estimate for."""
+    """Checks that the order is a norm that a factor has an estimate for."""
     expected = "1 or inf (plait.linalg.cond has 2)"
     _dense_args.check_choice(p, _dense_cond.ORDERS, "p", expected, "cond")

@@ -7,14 +7,14 @@ from plait import _core, _errors, _exit, _jax, _queues
 
 
 class _Restore:
-    """Puts choices back that were there before, at the end of a ``with`` block."""
+    """Restores earlier choices at the end of a ``with`` block."""
 
     def __init__(self, values: dict[str, str]):
         self._values = values
         self._before, self._is_over = _choose(values), False
 
     def __enter__(self) -> None:
-        if self._is_over:  # an object that is kept may be used again
+        if self._is_over:  # a kept object may be used again
             self._before = _choose(self._values)
 
     def __exit__(
@@ -41,13 +41,13 @@ def _text(name: str, value: Any) -> str:
     choices = ", ".join(_core.keys()[name].choices)
     if not isinstance(value, str):
         raise TypeError(f"{name}: {type(value).__name__}; expected one of {choices}")
-    if "\0" in value:  # where C's text ends
+    if "\0" in value:  # C's text would end there
         raise ValueError(f"{name}: {value!r}; expected one of {choices}")
     return value
 
 
 def _before(name: str) -> str:
-    """What is chosen; the default where the environment names a value that there is not."""
+    """The current choice; the default if the environment names a value that does not exist."""
     try:
         return _core.chosen(name)
     except ValueError:
@@ -55,9 +55,9 @@ def _before(name: str) -> str:
 
 
 def _choose(values: dict[str, Any]) -> dict[str, str]:
-    """Chooses all or nothing; what was chosen before.
+    """Applies all choices or none; returns the earlier ones.
 
-    Queued work is done first: it was called under the choices that were, on every rank.
+    Waits for queued work first: on every rank, that work was called under the earlier choices.
     """
     if _jax.is_staging():
         raise _errors.Error(

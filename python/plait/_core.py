@@ -211,7 +211,7 @@ def _key(key: _Key) -> Key:
 
 @functools.cache
 def keys() -> dict[str, Key]:
-    """All that can be chosen, by name, in the order of the C list."""
+    """All keys by name, in the order of the C list."""
     table = [_key(lib.plait_config_at(i).contents) for i in range(lib.plait_config_count())]
     return {key.name: key for key in table}
 
@@ -222,7 +222,7 @@ def fft_isa() -> str:
 
 
 def is_on(variable: bytes) -> bool:
-    """Whether a switch of the environment is on; a literal, whose address the library keeps."""
+    """Whether a switch of the environment is on; the library keeps the address of the literal."""
     return lib.plait_setting_is_on(variable)
 
 
@@ -253,7 +253,7 @@ def dtypes() -> dict[str, int]:
 
 
 def _may_have_gpus() -> bool:
-    """Whether JAX may find GPUs, without asking it, which takes memory on each."""
+    """Whether JAX may find GPUs, without asking JAX, which takes memory on each."""
     plugins = (f"jax_cuda{version}_plugin" for version in (12, 13, 14))
     has_plugin = any(importlib.util.find_spec(name) for name in plugins)
     return has_plugin and _rank.may_have_gpus(os.environ)
@@ -268,19 +268,19 @@ def has_devices() -> bool:
 
 
 def ready_device(ordinal: int) -> None:
-    """Makes a device ready for its first operation: libraries are opened, kernels compiled."""
+    """Makes a device ready for its first operation: opens libraries, compiles kernels."""
     check(lib.plait_device_ready(ordinal))
 
 
 def keep_vigil() -> str:
-    """Waits until a device's stream waits for a process that has ended; which one for which."""
+    """Waits until a device's stream waits for an ended process; says which waits for which."""
     text = ctypes.create_string_buffer(1000)
     lib.plait_vigil_wait(text, len(text))
     return text.value.decode(errors="replace")
 
 
 def latest_failure() -> tuple[str, int]:
-    """Of an operation in a program, "" if all have gone well; how many there were until then."""
+    """The latest failure in a program, "" if there was none; and the number of failures so far."""
     text = ctypes.create_string_buffer(2300)
     number = lib.plait_ffi_latest_failure(text, len(text))
     return text.value.decode(errors="replace"), number
@@ -290,7 +290,7 @@ _errors.latest_failure.append(latest_failure)
 
 
 def tell_wheels() -> None:
-    """Says where wheels have CUDA's libraries, before they are looked for."""
+    """Tells the core where wheels have CUDA's libraries, before the core looks for them."""
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         lib.plait_cuda_wheels(os.fsencode(folder))
@@ -341,10 +341,10 @@ class Device(ctypes.Structure):
 def add_devices(
     devices: list[Device], here: int, handles: list[int], label: str, number: int = 0
 ) -> int:
-    """Id of new communicators, one for each group of the devices, in which they are in order.
+    """Id of new communicators, one for each group of devices; ranks follow the devices' order.
 
-    handles: bits of the MPI communicator of each group's processes, 0 where that is this one.
-    number: free on all processes, which agree on it; 0 where there is one. Collective over the
+    handles: bits of the MPI communicator of each group's processes, 0 for this process alone.
+    number: free on all processes, which agree on it; 0 for one process. Collective over the
     processes of each group.
     """
     comm_id = ctypes.c_int64(number)
@@ -372,7 +372,7 @@ def add_mpi(bits: int, size: int, rank: int, label: str, of_mesh: bool = False) 
 
 
 def set_mark(comm_id: int, mark: int) -> None:
-    """Says who the ranks are of a communicator that no program knows yet."""
+    """Sets the text that says who the ranks are; for a communicator that no program knows yet."""
     check(lib.plait_registry_set_mark(comm_id, mark))
 
 
@@ -398,17 +398,17 @@ def comm_texts(comm_id: int) -> tuple[str, str]:
 
 
 def bind_mpi(path: str) -> None:
-    """Looks MPI's functions up in what the shared object ``path`` depends on."""
+    """Looks MPI's functions up in the libraries that the shared object ``path`` depends on."""
     check(lib.plait_mpi_bind(path.encode()))
 
 
 def settle_by(wait: Callable[[], object]) -> None:
-    """Has `wait` called before MPI's own Free() of a communicator counts, or MPI_Finalize."""
+    """Has `wait` called before MPI's own Free() of a communicator takes effect, or MPI_Finalize."""
     _settle.append(ctypes.CFUNCTYPE(None)(wait))
     lib.plait_mpi_set_settle(_settle[-1])
 
 
-_settle: list = []  # the core calls it while the process lives
+_settle: list = []  # keeps the callback alive: the core calls it as long as the process lives
 
 
 def keep_status(address: int) -> int:
@@ -429,12 +429,12 @@ def started() -> int:
 
 
 def forget_status(status_id: int) -> None:
-    """The number may stand for another MPI_Status from now on."""
+    """Frees the number for another MPI_Status."""
     lib.plait_matched_forget(status_id)
 
 
 def alloc_balance() -> int:
-    """Allocations of the library that are not freed."""
+    """Number of the library's allocations that are not freed."""
     return lib.plait_alloc_balance()
 
 
@@ -491,9 +491,9 @@ def record_folders() -> list[str]:
     found = []
     while lib.plait_record_folder(len(found), path, len(path)):
         found.append(os.fsdecode(path.value))
-    return list(dict.fromkeys(filter(None, found)))  # empty: its name is too long
+    return list(dict.fromkeys(filter(None, found)))  # empty: the name is too long
 
 
 def shutdown(limit_s: float) -> int:
-    """Refuses new operations and waits for those in flight; how many were left."""
+    """Refuses new operations and waits for those in flight; returns how many were left."""
     return lib.plait_shutdown(int(limit_s * 1e9))

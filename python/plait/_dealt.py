@@ -1,8 +1,8 @@
-"""Matrices whose block columns are dealt out to all devices: what dense solvers work on.
+"""Matrices whose block columns are dealt out to all devices: the operands of the dense solvers.
 
-Block column k of a matrix belongs to device k mod P. A device's part is column-major, so that the
-global array of an m x n matrix has a row of m elements for each column: those of the first device,
-zeros behind them, those of the second, and so on.
+Block column k of a matrix belongs to device k mod P. A device's part is column-major, so the global
+array of an m x n matrix has a row of m elements for each column: first the columns of the first
+device, zeros behind them, then those of the second device, and so on.
 """
 
 import dataclasses
@@ -20,20 +20,20 @@ from plait._split import Spec
 
 @dataclasses.dataclass(frozen=True)
 class Deal:
-    """To whom, and in blocks of how many columns.
+    """The devices that columns are dealt out to, and the columns in a block.
 
-    batch: mesh axes that split a batch of matrices. Devices that differ along these have others of
-    them, and each matrix is dealt out along the rest.
+    batch: mesh axes that split a batch of matrices. Devices that differ along these axes have
+    different matrices, and each matrix is dealt out along the remaining axes.
     """
 
     mesh: Any
     block: int
     batch: tuple[str, ...] = dataclasses.field(default=(), kw_only=True)
-    group = None  # of a manual region, see `_dealt_inside`
+    group = None  # only in a manual region, see `_dealt_inside`
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """The mesh axes, which number the ranks, the first one slowest."""
+        """The mesh axes that number the ranks; the first one varies slowest."""
         names = () if self.mesh is None else self.mesh.axis_names
         return tuple(name for name in names if name not in self.batch)
 
@@ -44,12 +44,12 @@ class Deal:
 
     @property
     def n_devices(self) -> int:
-        """Those that a program is for."""
+        """Devices of the whole program."""
         return 1 if self.mesh is None else math.prod(self.mesh.shape.values())
 
     @property
     def n_parts(self) -> int:
-        """Parts of a device that an array has: those of all."""
+        """Parts in an array: one for each device of the program."""
         return self.n_ranks
 
     @property
@@ -58,7 +58,7 @@ class Deal:
         return (self.axes, ())
 
     def stored(self, n: int) -> int:
-        """Columns of every device's part."""
+        """Columns stored in every device's part."""
         n_blocks = -(-n // self.block)
         return -(-n_blocks // self.n_ranks) * self.block
 
@@ -68,16 +68,16 @@ class Deal:
 
     @property
     def dealt(self) -> "Deal":
-        """That of matrices beside right-hand sides of this one."""
+        """The deal of matrices beside right-hand sides of this deal."""
         return self
 
     @property
     def whole(self) -> "Whole":
-        """That of right-hand sides that every device has, beside matrices of this one."""
+        """The deal of right-hand sides that every device has whole, beside such matrices."""
         return Whole(self.mesh, self.block, batch=self.batch)
 
     def with_block(self, block: int) -> "Deal":
-        """To the same ranks in other blocks."""
+        """The same ranks with blocks of another size."""
         return dataclasses.replace(self, block=block)
 
     def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
@@ -96,15 +96,15 @@ class Deal:
         return self.redistribute(parts, (self.axes,), ((),), **given)
 
     def of_all(self, ct: Any) -> Any:
-        """The cotangent of what all devices have, of what each does with it."""
+        """The cotangent of a value that all devices have, from what each device does with it."""
         return ct
 
     def one_value(self, x: Any) -> Any:
-        """What all devices have alike, for a type that says so."""
+        """A value that all devices have alike, for a type that says so."""
         return x
 
     def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
-        """function(rank, parts of the matrices, whole arrays) on every device; to: its result's."""
+        """function(rank, parts of matrices, whole arrays) on all devices; to: the result's."""
         if self.mesh is None:
             return function(jnp.int32(0), *matrices, *whole)
         specs = (*[self.spec] * len(matrices), *[((),) * jnp.ndim(x) for x in whole])
@@ -121,21 +121,21 @@ class Deal:
 
 @dataclasses.dataclass(frozen=True)
 class Whole(Deal):
-    """To nobody: every device has all columns of right-hand sides, beside matrices in blocks."""
+    """Not dealt out: every device has all columns of right-hand sides; matrices are in blocks."""
 
     @property
     def axes(self) -> tuple[str, ...]:
-        """None that splits anything."""
+        """No axis splits anything."""
         return ()
 
     @property
     def n_ranks(self) -> int:
-        """One has everything."""
+        """One rank has everything."""
         return 1
 
     @property
     def dealt(self) -> Deal:
-        """That of the matrices."""
+        """The deal of the matrices."""
         return Deal(self.mesh, self.block, batch=self.batch)
 
     def stored(self, n: int) -> int:
@@ -143,15 +143,15 @@ class Whole(Deal):
         return n
 
     def everywhere(self, parts: Any) -> Any:
-        """There already."""
+        """Every device has the numbers already."""
         return parts
 
     def in_order(self, parts: Any, n: int) -> Any:
-        """In order already."""
+        """The numbers are in order already."""
         return parts
 
     def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
-        """The function of the whole arrays."""
+        """Calls the function on the whole arrays."""
         return function(jnp.int32(0), *matrices, *whole)
 
 
@@ -162,7 +162,7 @@ def _without_rank(function: Callable, rank: Any, x: Any) -> Any:
 def on_parts(
     deal: Deal, function: Callable, x: Any, source: Spec | None = None, to: Spec | None = None
 ) -> Any:
-    """A function of every device's part; source and to: other splits than a dealt matrix has."""
+    """A function of every device's part; source and to: splits if not those of a dealt matrix."""
     if deal.mesh is None or not deal.axes:
         return function(x)
     if deal.batch:
@@ -183,7 +183,7 @@ class Matrix:
     n: int
 
     def tree_flatten(self) -> tuple:
-        """For JAX: the array, and what is static."""
+        """For JAX: the array, and the static data."""
         return (self.data,), (self.deal, self.m, self.n)
 
     @classmethod
@@ -193,7 +193,7 @@ class Matrix:
 
     @property
     def dtype(self) -> Any:
-        """Of its elements."""
+        """Of the elements."""
         return self.data.dtype
 
     def with_data(self, data: Any) -> "Matrix":
@@ -251,7 +251,8 @@ class Matrix:
     def columns(self, function: Callable, *others: "Matrix", whole: tuple = ()) -> Any:
         """One number for each column, which every device has.
 
-        function(rows, columns, elements, …) has one for each column of a part, its first axis.
+        function(rows, columns, elements, …) returns one number for each column of a part, its first
+        axis.
         """
 
         def local(rows: Any, columns: Any, x: Any, *rest: Any) -> Any:
@@ -262,7 +263,7 @@ class Matrix:
         return deal.in_order(self._each(local, others, whole, (deal.axes,)), self.n)
 
     def diagonal(self) -> Any:
-        """That of a square matrix, which every device has."""
+        """The diagonal of a square matrix, which every device has."""
 
         def pick(rows: Any, columns: Any, x: Any) -> Any:
             return jnp.sum(jnp.where(rows == columns, x, jnp.zeros((), x.dtype)), axis=1)
@@ -299,7 +300,7 @@ def _each(
 
 
 def identity(like: Matrix, m: int, n: int, first: int = 0) -> Matrix:
-    """Columns first to first + n of the identity of m rows, dealt out as another matrix."""
+    """Columns first to first + n of the identity with m rows, dealt out like another matrix."""
 
     def ones(rows: Any, columns: Any, x: Any) -> Any:
         is_one = (rows == columns + first) & (columns < n)
@@ -310,7 +311,7 @@ def identity(like: Matrix, m: int, n: int, first: int = 0) -> Matrix:
 
 
 def deal_out(x: Any, spec: Spec, deal: Deal, shape: tuple[int, int] | None = None) -> Matrix:
-    """A global array of any layout as a dealt matrix; shape: what is data of it."""
+    """A global array of any layout as a dealt matrix; shape: the shape of its data."""
     m, n = x.shape if shape is None else shape
     data = deal.redistribute(
         x,
@@ -353,7 +354,7 @@ def _turned(a: Matrix) -> Matrix:
 
 
 def moved(a: Matrix, deal: Deal) -> Matrix:
-    """The same matrix dealt out otherwise to the same devices."""
+    """The same matrix, dealt out differently to the same devices."""
     if deal == a.deal:
         return a
     data = a.deal.redistribute(
@@ -368,5 +369,5 @@ def moved(a: Matrix, deal: Deal) -> Matrix:
 
 
 def with_block(a: Matrix, block: int) -> Matrix:
-    """The same matrix in other blocks."""
+    """The same matrix in blocks of another size."""
     return moved(a, a.deal.with_block(block))

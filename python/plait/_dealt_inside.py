@@ -1,7 +1,7 @@
 """Matrices dealt out to the devices of a manual region (`jax.shard_map`), where arrays are local.
 
-The functions of `_dense` work on them as on those of global arrays, with all their derivatives: a
-`Matrix` then holds the part of one device, and its `Inside` says who the others are.
+The functions of `_dense` work on them as on global arrays, with all their derivatives: a `Matrix`
+then holds the part of one device, and its `Inside` says which other devices there are.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ from plait._split import Spec
 
 @dataclasses.dataclass(frozen=True)
 class Inside(Deal):
-    """To the devices along mesh axes of the manual region that is being traced."""
+    """Dealt out to the devices along mesh axes of the manual region that is being traced."""
 
     group: Any = None
 
@@ -34,16 +34,16 @@ class Inside(Deal):
 
     @property
     def n_parts(self) -> int:
-        """An array here is one device's."""
+        """Here an array is that of one device."""
         return 1
 
     @property
     def whole(self) -> "WholeInside":
-        """That of right-hand sides that every device has."""
+        """The deal of right-hand sides that every device has whole."""
         return WholeInside(None, self.block, self.group)
 
     def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
-        """The part of the result; src, dst: any axes stand for those of the group."""
+        """This device's part of the result; any axes in src and dst stand for the group's."""
         shape, turn = given["shape"], given.get("turn", False)
         of_src, of_dst = given.get("blocks", (None, None))
         out_shape = given["dims"]
@@ -71,8 +71,8 @@ class Inside(Deal):
         return _reduce.allreduce(parts, _args.SUM, comm=self.axes)
 
     def in_order(self, parts: Any, n: int) -> Any:
-        """What there is for each of n columns, on all devices: the first axis is dealt out."""
-        parts = parts[:n]  # none of them is further behind
+        """One entry for each of n columns, on all devices: the first axis is dealt out."""
+        parts = parts[:n]  # no column below n lies further behind
         every = _move.allgather(parts, comm=self.axes)
         every = every.reshape(-1, *parts.shape[1:])
         column = np.arange(n)
@@ -81,19 +81,19 @@ class Inside(Deal):
         return every[block % self.n_ranks * len(parts) + slot]
 
     def of_all(self, ct: Any) -> Any:
-        """The sum of each one's; up to a factor, where the region tracks types and it is one."""
+        """The sum over the devices; up to a factor if the region tracks types and it is one."""
         return self.everywhere(ct)
 
     def one_value(self, x: Any) -> Any:
-        """What all devices have alike, for a type that says so where the region tracks that."""
+        """A value that all devices have alike; its type says so if the region tracks types."""
         return _move.bcast(x, 0, comm=self.axes) if self.group.checks else x
 
     def by_rank(self, function: Callable, matrices: tuple, whole: tuple, to: Spec) -> Any:
-        """The function of this device's parts."""
+        """Calls the function on this device's parts."""
         return function(lax.axis_index(self.axes), *matrices, *whole)
 
     def columns(self, n: int) -> Any:
-        """Those of this device's part; n and more behind them."""
+        """The column numbers of this device's part; n and more behind the last one."""
         i = jnp.arange(self.stored(n), dtype=jnp.int32)
         block, n_ranks = jnp.int32(self.block), jnp.int32(self.n_ranks)
         return (i // block * n_ranks + lax.axis_index(self.axes)) * block + i % block
@@ -101,21 +101,21 @@ class Inside(Deal):
 
 @dataclasses.dataclass(frozen=True)
 class WholeInside(Whole):
-    """To nobody: every device of the region has all columns, and the same ones."""
+    """Not dealt out: every device of the region has all columns, and the same ones."""
 
     group: Any = None
 
     @property
     def dealt(self) -> Inside:
-        """That of the matrices."""
+        """The deal of the matrices."""
         return Inside(None, self.block, self.group)
 
     def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
-        """As that of the matrices."""
+        """As the deal of the matrices does."""
         return self.dealt.redistribute(x, src, dst, **given)
 
 
 def along(axis_name: Any, block: int, name: str) -> Inside:
-    """To the devices along these mesh axes."""
+    """The deal for the devices along these mesh axes."""
     comm = axis_name if isinstance(axis_name, str) else tuple(axis_name)
     return Inside(None, block, _groups.of(comm, name, None))

@@ -1,10 +1,9 @@
-"""Factorizations and what is made of them, on dealt matrices, with derivatives.
+"""Factorizations and results computed from them, on dealt matrices, with derivatives.
 
-A factor stands for the matrix that it is of: the tangent of ``cholesky(a)`` is the tangent of a,
-not that of the triangle, and each function of a factor knows its derivative with respect to a.
-So derivatives of a solution or a determinant cost a solve, not the derivative of a factorization,
-nothing but the factor is kept, and derivatives of derivatives follow, since every rule is written
-with such functions.
+A factor stands for its matrix: the tangent of ``cholesky(a)`` is the tangent of a, not that of the
+triangle, and each function of a factor knows its derivative with respect to a. So derivatives of a
+solution or a determinant cost a solve, not the derivative of a factorization, and only the factor
+is kept. Derivatives of derivatives follow, since every rule is written with such functions.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,15 +24,15 @@ def no_tangent(x: Any) -> Any:
 
 
 def real(x: Any) -> Any:
-    """The real part; of real numbers these themselves."""
+    """The real part; real numbers stay as they are."""
     return jnp.real(x) if jnp.issubdtype(x.dtype, jnp.complexfloating) else x
 
 
 def power_of_two(x: Any) -> Any:
-    """The largest one that is not above x; 1 for 0 and what is not finite. Without derivatives.
+    """The largest power of two not above x; 1 for 0 and non-finite x. Without derivatives.
 
-    To divide by it rounds nothing. It is 1 / tiny at most: XLA makes of a division the product with
-    the reciprocal, which is zero where it is subnormal.
+    Dividing by it rounds nothing. It is at most 1 / tiny: XLA turns a division into the product
+    with the reciprocal, which becomes zero when it is subnormal.
     """
     x, info = lax.stop_gradient(x), jnp.finfo(x.dtype)
     kind = jnp.dtype(f"int{info.bits}")
@@ -43,9 +42,9 @@ def power_of_two(x: Any) -> Any:
 
 
 def largest(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """jnp.max of magnitudes, NaN where one is: that of XLA leaves it out of large arrays on CPUs.
+    """jnp.max of magnitudes, but NaN if one is NaN: XLA's leaves NaN out of large arrays on CPUs.
 
-    Bits of magnitudes have their order, and those of NaN are above all others.
+    The bits of magnitudes order as the magnitudes do, and those of NaN are above all others.
     """
     kind = jnp.dtype(f"int{jnp.finfo(x.dtype).bits}")
     bits = lax.bitcast_convert_type(x, kind) & np.array(np.iinfo(kind).max, kind)  # without sign
@@ -53,7 +52,7 @@ def largest(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def by_parts(function: Callable, x: Any) -> Any:
-    """A real linear function of complex numbers, whose own division squares what it divides by."""
+    """A real linear function of complex numbers, by parts: complex division squares its divisor."""
     if not jnp.issubdtype(x.dtype, jnp.complexfloating):
         return function(x)
     return lax.complex(function(jnp.real(x)), function(jnp.imag(x)))
@@ -68,7 +67,7 @@ def around_one(a: Matrix) -> tuple[Matrix, Any]:
 
 def hermitian(a: Matrix) -> Matrix:
     """(a + aᴴ) / 2."""
-    half = a * 0.5  # first: the sum of numbers near the largest one is none
+    half = a * 0.5  # halved first: a sum of numbers near the largest one would overflow
     return half + half.adjoint()
 
 
@@ -98,13 +97,13 @@ def mirrored(a: Matrix) -> Matrix:
 
 @jax.custom_jvp
 def by_lower(a: Matrix) -> Matrix:
-    """The Hermitian matrix itself, of which the lower triangle is read."""
+    """The Hermitian matrix itself, of which only the lower triangle is read."""
     return mirrored(a)
 
 
 @by_lower.defjvp
 def _by_lower_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """As that of a factor: derivatives are symmetrised."""
+    """As with a factor: derivatives are symmetrised."""
     return by_lower(*primals), hermitian(tangents[0])
 
 
@@ -114,9 +113,9 @@ def product(a: Matrix, b: Matrix, trans: int = 0) -> Matrix:
 
 
 def solved(operator: Callable, by: Callable, c: Any) -> Any:
-    """The x with operator(x) = c, a multiplication by Hermitian matrices; by: what solves it.
+    """The x with operator(x) = c, a multiplication by Hermitian matrices; by: the solver.
 
-    Derivatives of any order are those of the equation, not of what solves it.
+    Derivatives of any order are those of the equation, not of the solver.
     """
     return lax.custom_linear_solve(
         operator, c, lambda _, c: by(c), lambda _, c: by(c.conj()).conj()
@@ -128,7 +127,7 @@ def solved(operator: Callable, by: Callable, c: Any) -> Any:
 
 @jax.custom_jvp
 def cholesky(a: Matrix) -> tuple[Matrix, Any]:
-    """Stands for a, of which the lower triangle is read; and the order of the minor that failed."""
+    """The factor of a, from a's lower triangle; and the order of the minor that failed."""
     return potrf(a)
 
 
@@ -159,7 +158,7 @@ def _triangle_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def _by_cholesky(factor: Sequence, b: Matrix, way: int) -> Matrix:
-    """Of a Hermitian matrix, for which both ways are one."""
+    """A Hermitian matrix: both ways are the same."""
     low = Matrix(factor[0], b.deal.dealt, b.m, b.m)
     return potrs(low, b)
 

@@ -27,15 +27,15 @@ from plait._split import Spec
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
 SMALL, LARGE = 500, 2000  # extents from which blocks are larger
-REMOTE, LOCAL, PHASE = 4.4e9, 10e9, 10e-6  # bytes per second, and seconds
-FORCED_WHOLE: bool | None = None  # tests say whether right-hand sides are whole
+REMOTE, LOCAL, PHASE = 4.4e9, 10e9, 10e-6  # bytes per second, bytes per second, seconds
+FORCED_WHOLE: bool | None = None  # set by tests: whether right-hand sides are whole
 
 
 @dataclasses.dataclass(frozen=True)
 class Lay:
     """How a matrix lies in a global array; a vector is a matrix of one column.
 
-    shape, room: where the array has padding at its tail, what is data, and the array's extents.
+    shape, room: if the array has padding at its tail, the shape of its data, and its extents.
     """
 
     spec: Spec
@@ -49,13 +49,13 @@ class Lay:
         return Lay(self.spec[::-1], shape, room)
 
     def with_room(self, m: int, n: int) -> "Lay":
-        """Of a result, in an array of these extents where the operand's has padding."""
+        """For a result, in an array of these extents if the operand's array has padding."""
         return self if self.room is None else dataclasses.replace(self, room=(m, n))
 
 
 @dataclasses.dataclass(frozen=True)
 class Operand:
-    """A matrix, or a vector, and where it is; shape: what is data."""
+    """A matrix or a vector, and where it is; shape: the shape of the data."""
 
     x: Any
     place: _mesh.Place
@@ -63,7 +63,7 @@ class Operand:
 
     @property
     def spec(self) -> Spec:
-        """Of the matrix; a vector's with a whole axis behind."""
+        """Of the matrix; for a vector, its spec with a whole axis added."""
         return self.place.spec if self.x.ndim == 2 else (*self.place.spec, ())
 
     @property
@@ -76,13 +76,13 @@ class Operand:
 
 
 def _on_device(x: Any) -> Any:
-    """The operand in its devices' own memory: JAX computes with arrays of one alone."""
+    """The operand in its devices' own memory: JAX computes with arrays of one memory only."""
     space = getattr(jax.typeof(x), "memory_space", None)
     return jax.device_put(x, type(space).Device) if getattr(space, "name", "") == "Host" else x
 
 
 def as_inexact(x: Any, name: str, argument: str = "a", like: Any = None) -> Any:
-    """The operand with a dtype that solvers have; integers become floating, as in jax.numpy.
+    """The operand with a dtype that solvers have; integers become floating-point, as in jax.numpy.
 
     like: the dtype of the other operands.
     """
@@ -103,9 +103,9 @@ def operands(
     name: str,
     shapes: dict[str, tuple[int, ...]] | None = None,
 ) -> dict[str, Operand]:
-    """All operands of a call on one mesh: that of the first one that is on any, else mesh.
+    """All operands of a call on one mesh: that of the first operand on a mesh, else ``mesh``.
 
-    shapes: what is data, where it is not the whole array.
+    shapes: the shapes of the data, if not the whole arrays.
     """
     xs = {argument: _args.as_array(x, name, argument) for argument, x in xs.items()}
     like = next((x.dtype for x in xs.values() if x.dtype.name in DTYPES), None)
@@ -151,21 +151,21 @@ def rhs(b: Any, factor: Matrix, spec: Any, name: str) -> Operand:
 
 
 def check_choice(value: Any, known: Any, argument: str, expected: str, name: str) -> None:
-    """One of few; an array, which cannot be compared with them, is none."""
+    """Checks a choice among a few values; an array, which cannot be compared with them, is none."""
     is_plain = value is None or isinstance(value, int | float | str | np.generic)
     if not is_plain or value not in known:
         raise ValueError(f"{name}: {argument} is {value!r}; expected {expected}")
 
 
 def _ndim(x: Any, name: str, argument: str) -> int:
-    """Axes of what is an array, or makes one."""
+    """The number of axes of an array, or of what becomes one."""
     return x.ndim if hasattr(x, "ndim") else _args.as_array(x, name, argument).ndim
 
 
 def check_matrix(
     x: Any, name: str, argument: str = "a", is_square: bool = False, shape: Any = None
 ) -> tuple[int, int]:
-    """Two axes, of one extent where that is asked for; what is data, where shape= says it."""
+    """Two axes, of equal extent if is_square; returns the shape of the data, also from shape=."""
     if (ndim := _ndim(x, name, argument)) != 2:
         raise ValueError(
             f"{name}: {argument} has {ndim} axes; expected a matrix (jax.vmap does batches)"
@@ -179,7 +179,7 @@ def check_matrix(
 def check_rhs(
     b: Any, n: int, name: str, room: int | None = None, shape: Any = None
 ) -> tuple[int, ...]:
-    """A vector or matrix with n rows, or as many as the array that a is in; what is data."""
+    """A vector or matrix with n rows, or as many as a's array; returns the shape of its data."""
     if (ndim := _ndim(b, name, "b")) not in (1, 2):
         raise ValueError(f"{name}: b has {ndim} axes; expected 1 or 2")
     m, *rest = _mesh.data_of(shape, jnp.shape(b), 0, name)
@@ -197,7 +197,7 @@ def located(
 
 
 def deal_of(operand: Operand, block: int | None, name: str) -> Deal:
-    """How the operand is dealt out: by default in blocks that leave each device several."""
+    """How the operand is dealt out: by default in blocks that give each device several."""
     mesh = operand.place.mesh
     batch = () if mesh is None else tuple(sorted(_jax.axes_of_batches() & set(mesh.axis_names)))
     whole = Deal(mesh, 1, batch=batch)
@@ -216,10 +216,11 @@ def deal_of(operand: Operand, block: int | None, name: str) -> Deal:
 
 
 def deal_of_rhs(deal: Deal, shape: tuple[int, ...], dtype: Any) -> Deal:
-    """How right-hand sides for a factor that is dealt out so are dealt out best, or left whole.
+    """The best deal for right-hand sides of a factor that is dealt out so: by columns, or whole.
 
-    By columns each device reads all of the factor; whole, each its own part of it, but they meet at
-    every block. Seconds by what was measured on one machine (see `src/dense/whole.c`).
+    Dealt out by columns, each device reads all of the factor. Whole, each device reads only its own
+    part of the factor, but all devices meet at every block. The times are those measured on one
+    machine (see `src/dense/whole.c`).
     """
     n, n_rhs = (*shape, 1)[:2]
     if n * n_rhs == 0:
@@ -244,7 +245,7 @@ def factored(
 ) -> tuple[Any, Any]:
     """The parts of a factor by ``function``, and its status; text: of the error if that is not 0.
 
-    Without a text the status is the caller's to judge.
+    Without a text, the caller judges the status.
     """
     deal = deal_of(a, block, name)
     *parts, status = run(function, a.x, lay=a.lay, deal=deal)
@@ -252,7 +253,7 @@ def factored(
 
 
 def solve(solution: Callable, lay: Lay, factor: Matrix, rest: tuple, b: Any, spec: Any) -> Any:
-    """``solution`` of a square factor, with what belongs to it, and of right-hand sides for it."""
+    """``solution`` with a square factor and its arrays, for right-hand sides."""
     check_rhs(b, factor.n, "solve", lay.room and lay.room[0])
     factor = at_home(factor)
     given = rhs(b, factor, spec, "solve")
@@ -267,18 +268,18 @@ def solved(
     n, _ = check_matrix(a, name, is_square=True, shape=shape)
     check_rhs(b, n, name, jnp.shape(a)[0])
     found = operands({"a": a, "b": b}, mesh, {"a": spec}, name)
-    mesh = found["a"].place.mesh if mesh is None else mesh  # in a trace b alone may know it
+    mesh = found["a"].place.mesh if mesh is None else mesh  # in a trace perhaps only b knows it
     f = factor(found["a"].x, mesh=mesh, spec=spec, name=name, shape=shape, **given)
     return f.solve(found["b"].x)
 
 
 def at_home(a: Matrix) -> Matrix:
-    """The matrix with the devices of its mesh, where they are known by now."""
+    """The matrix with the devices of its mesh, if they are known by now."""
     array = _jax.underlying(a.data)
     mesh = a.deal.mesh
     if mesh is None or isinstance(array, jax.core.Tracer):
         return a
-    if isinstance(array, np.ndarray):  # of jax.device_get
+    if isinstance(array, np.ndarray):  # from jax.device_get
         where = NamedSharding(mesh, _split.to_partition_spec(a.deal.spec))
         return a.with_data(jax.device_put(array, where))
     found = getattr(array.sharding, "mesh", mesh)
@@ -296,14 +297,14 @@ def deal_in(lay: Lay, x: Any, deal: Deal) -> Matrix:
 
 
 def back(a: Matrix, lay: Lay, ndim: int = 2) -> Any:
-    """The global array of a dealt matrix, or the vector that it is; split where it can be."""
+    """The global array of a dealt matrix, or the vector that it stands for; split if possible."""
     room = (a.m, a.n) if lay.room is None else lay.room
     x = _dealt.collect(a, fitted(a.deal.mesh, lay.spec, room), room)
     return jnp.squeeze(x, 1) if ndim == 1 else x
 
 
 def fitted(mesh: Any, spec: Spec, shape: tuple[int, ...]) -> Spec:
-    """The spec, whole along axes of a result that it does not divide."""
+    """The spec, with axes whole if the result's extents are not multiples of their parts."""
     return tuple(
         () if n % _split.parts(mesh, axes) else axes for n, axes in zip(shape, spec, strict=True)
     )
@@ -315,7 +316,7 @@ def _program(function: Callable, given: tuple) -> Callable:
 
 
 def run(function: Callable, *args: Any, **given: Any) -> Any:
-    """One program for a whole public function; given: what is static."""
+    """One program for a whole public function; given: the static arguments."""
     return _program(function, tuple(sorted(given.items())))(*args)
 
 
@@ -323,24 +324,25 @@ def run(function: Callable, *args: Any, **given: Any) -> Any:
 
 
 def fail(status: Any, text: str) -> None:
-    """Raises LinAlgError unless the status is 0: now, or where the program is waited for."""
+    """Raises LinAlgError unless the status is 0: now, or when the program is waited for."""
     array = _jax.eager_array(status)
     if array is None:
-        named = "plait.LinAlgError: " + text  # all that is left of an exception in a program
+        named = "plait.LinAlgError: " + text  # an exception in a program keeps only its text
         jax.debug.callback(functools.partial(_judge, text=named), status)
         return
     where = array.sharding
-    if isinstance(where, NamedSharding) and not where.is_fully_replicated:  # of a batch
+    if isinstance(where, NamedSharding) and not where.is_fully_replicated:  # in a batch
         array = jax.device_put(array, NamedSharding(where.mesh, PartitionSpec()))
     _judge(np.asarray(array.addressable_data(0)), text=text)
 
 
 def guarded(x: Any, status: Any, text: str, mesh: Any) -> Any:
-    """x, after `fail`: in a program no device goes on where the status says failure.
+    """x, after `fail`: in a program, no device continues if the status says failure.
 
-    A callback that raises ends the program on its device, whose peers would wait for it in what
-    came before, or comes next. So each asks by itself, between two operations in order: all are
-    done with what came before, and none begins what comes next, whether that needs x or not.
+    A callback that raises ends the program on its device. The peers would wait for that device in
+    an earlier operation, or in the next one. So each device asks by itself, between two ordered
+    operations: all devices have finished the earlier operations, and none begins the next ones,
+    whether these need x or not.
     """
     if _jax.eager_array(status) is not None or mesh is None or mesh.size == 1:
         fail(status, text)
@@ -354,7 +356,7 @@ def guarded(x: Any, status: Any, text: str, mesh: Any) -> Any:
 
 
 def _zero_if_good(status: Any, text: str, axes: tuple[str, ...]) -> Any:
-    """Of one device; nowhere else than in a program over these axes of a mesh."""
+    """On one device; only in a program over these axes of a mesh."""
     like = jax.ShapeDtypeStruct(status.shape, jnp.int32)
     worst = _reduce.allreduce(status.astype(jnp.int32), _args.MAX, comm=axes)
 

@@ -1,14 +1,14 @@
-"""Batches of small matrices: each device takes whole ones, in place of a part of every one.
+"""Batches of small matrices: each device takes whole matrices instead of a part of every one.
 
-vmap of a dense operation has a batch of dealt matrices, one at a time on all devices. Where there
-are as many of them as devices and they are small, the fences of a factorization cost more than its
-arithmetic: there the batch is dealt out, one message to and one fro, and every device calls LAPACK
-for its matrices. That is a primitive of its own, with the derivatives of the operation that it is a
-batch of: what each of them has under vmap, which is such a primitive again.
+vmap of a dense operation has a batch of dealt matrices, which take all devices one after the other.
+If a batch has at least as many matrices as there are devices, and they are small, the fences of a
+factorization cost more than its arithmetic. Then the batch itself is dealt out, with one message to
+the devices and one back, and every device calls LAPACK for its matrices. This is a primitive of its
+own. Its derivatives are those of the batched operation under vmap, which are such primitives again.
 
-A batch goes there and back for each operation of a chain. Every public function is a program whose
-results have the one layout that their type says, whoever reads them; and redistributions are in
-program order, so that one whose result is not read is carried out all the same.
+A batch goes to the devices and back for each operation of a chain. Every public function is a
+program whose results have the one layout that their type says, whoever reads them. And
+redistributions are in program order, so even one whose result nobody reads is carried out.
 """
 
 import dataclasses
@@ -27,34 +27,35 @@ from plait._dealt_inside import Inside
 from plait._split import Spec
 
 # Extent of the largest matrix that is small. On two devices, with a processor each, a batch of two
-# Cholesky factorizations and solutions takes as long in either way for n = 512: for n = 32 a third,
-# for n = 1024 one and a half times as long when it is dealt out. More devices wait more.
+# Cholesky factorizations and solutions takes as long in either way for n = 512. Dealing the batch
+# out takes a third of the time for n = 32, and one and a half times as long for n = 1024. More
+# devices wait more.
 SMALL = 512
 
 
 def is_spread(n_batch: int, n_ranks: int, extent: int, reach: int = 1) -> bool:
-    """Whether each device takes whole matrices of a batch; extent: the largest of one's.
+    """Whether each device takes whole matrices of a batch; extent: the largest one of a matrix.
 
-    With fewer matrices than devices some would have nothing to do. A large matrix keeps all devices
-    busy by itself, and where they do not divide the batch, some would be idle for as long as one
-    device needs for a whole one.
+    With fewer matrices than devices, some devices would have nothing to do. A large matrix keeps
+    all devices busy by itself; if the devices do not divide the batch, some would be idle for as
+    long as one device needs for a whole large matrix.
     """
     return n_ranks > 1 and n_batch >= n_ranks and extent <= SMALL * reach
 
 
 @dataclasses.dataclass(frozen=True)
 class Own(Deal):
-    """To one device, in a manual region in which each has matrices of its own."""
+    """Dealt out to one device, in a manual region where each device has matrices of its own."""
 
     group: Any = None
 
     @property
     def whole(self) -> "OwnWhole":
-        """That of right-hand sides that stay as they are, beside matrices in blocks."""
+        """The deal of right-hand sides that stay as they are, beside matrices in blocks."""
         return OwnWhole(None, self.block, self.group)
 
     def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
-        """The same elements: there is nobody to give them to."""
+        """The same elements: there is no other device."""
         y = x[tuple(slice(n) for n in given["shape"])]
         y = y.T if given.get("turn", False) else y
         return jnp.pad(y, [(0, room - n) for room, n in zip(given["dims"], y.shape, strict=True)])
@@ -62,28 +63,28 @@ class Own(Deal):
 
 @dataclasses.dataclass(frozen=True)
 class OwnWhole(Whole):
-    """To nobody: the right-hand sides of a device's own matrices."""
+    """Not dealt out: the right-hand sides of a device's own matrices."""
 
     group: Any = None
 
     @property
     def dealt(self) -> Own:
-        """That of the matrices."""
+        """The deal of the matrices."""
         return Own(None, self.block, self.group)
 
     def redistribute(self, x: Any, src: Spec, dst: Spec, **given: Any) -> Any:
-        """As that of the matrices."""
+        """As the deal of the matrices does."""
         return self.dealt.redistribute(x, src, dst, **given)
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """An operand or result of one matrix: rows and columns of a dealt one, else its shape."""
+    """An operand or result for one matrix: rows and columns if it is dealt out, else its shape."""
 
     shape: tuple[int, ...]
     dtype: str
     is_dealt: bool = True
-    block: int | None = None  # where it is another one than the deal's
+    block: int | None = None  # if other than the deal's
 
     def whole(self, deal: Deal) -> tuple[int, ...]:
         """Shape of the array."""
@@ -98,20 +99,20 @@ class Part:
 
     @classmethod
     def of(cls, x: Any) -> "Part":
-        """What a `Matrix` is, or an array that all devices have."""
+        """A `Matrix`, or an array that all devices have, as a part."""
         if isinstance(x, Matrix) and x.deal == x.deal.dealt:
             return cls((x.m, x.n), x.dtype.name)
         data = x.data if isinstance(x, Matrix) else x
         return cls(data.shape, x.dtype.name, False)
 
     def alone(self) -> "Part":
-        """The same where one device has the matrix, which is one block of it."""
+        """The same part if one device has the matrix as a single block."""
         block = None if self.block is None else max(1, self.shape[1])
         return dataclasses.replace(self, block=block)
 
     @property
     def data(self) -> tuple[int, ...]:
-        """What is data of the array: a row for each column."""
+        """The shape of the array's data: a row for each column."""
         return self.shape[::-1] if self.is_dealt else self.shape
 
     def spec(self, deal: Deal) -> Spec:
@@ -119,11 +120,11 @@ class Part:
         return deal.spec if self.is_dealt else ((),) * len(self.shape)
 
     def one_each(self, deal: Deal, front: tuple[str, ...]) -> Spec:
-        """How a batch is split of which every device has whole ones."""
+        """How a batch is split if every device has whole matrices."""
         return ((*front, *deal.axes), *((),) * len(self.shape))
 
     def blocks(self, deal: Deal) -> tuple[int, ...]:
-        """Of how many elements an array's axes are dealt out; 0: not."""
+        """Elements in a block of each axis; 0: the axis is not dealt out."""
         return (self.block or deal.block, 0) if self.is_dealt else (0,) * len(self.shape)
 
 
@@ -131,9 +132,9 @@ class Part:
 class Kind:
     """An operation whose batches may be spread.
 
-    parts: its operands and results, from its operands' shapes and dtypes, and its parameters.
+    parts: operands and results, from the operands' shapes and dtypes and the parameters.
     inside: the parameters in a manual region, where a device's arrays have this deal.
-    reach: how many times as large matrices are small.
+    reach: factor on the extent of the largest small matrix.
     """
 
     primitive: Any
@@ -146,7 +147,7 @@ KINDS: dict[str, Kind] = {}
 
 
 def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> tuple:
-    """A batch one after the other, each on all devices."""
+    """A batch done one matrix after the other, each on all devices."""
     moved = (jnp.moveaxis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None)
     batched = [_split.with_front(x, ()) for x in moved]
 
@@ -160,7 +161,7 @@ def one_by_one(primitive: Any, args: Sequence, dims: Sequence, params: dict) -> 
 
 
 def front_of(axis: Any, deal: Deal) -> tuple[str, ...]:
-    """The mesh axes that split vmap's axis and no matrix, where they divide it."""
+    """The mesh axes that split vmap's axis but no matrix; none if they do not divide it."""
     front = tuple(name for name in _split.front_of(axis) if name in deal.batch)
     return front if axis.size % _split.parts(deal.mesh, front) == 0 else ()
 
@@ -168,7 +169,7 @@ def front_of(axis: Any, deal: Deal) -> tuple[str, ...]:
 def by_front(
     kind: str, axis: Any, front: tuple[str, ...], args: Sequence, dims: Sequence, params: dict
 ) -> tuple:
-    """Right-hand sides of one matrix, of which devices along these mesh axes have a part each."""
+    """Right-hand sides of one matrix; devices along these mesh axes each have some of them."""
     mesh = params["deal"].mesh
     n_parts = _split.parts(mesh, front)
     if axis.size == n_parts:
@@ -183,7 +184,7 @@ def by_front(
 
 
 def _vmap(mesh: Any, front: tuple[str, ...], function: Callable, axes: Any = 0) -> Callable:
-    """jax.vmap over what these mesh axes split: types say it of Explicit ones."""
+    """jax.vmap over an axis that these mesh axes split; types say so for Explicit axes."""
     is_typed = any(_split.explicit(mesh, (front,))) if front else True
     return jax.vmap(function, axes, spmd_axis_name=None if is_typed else front)
 
@@ -209,7 +210,7 @@ def batch(kind: str, axis: Any, args: Sequence, dims: Sequence, params: dict) ->
 
 
 def _parts(kind: str, batched: Sequence, params: dict) -> tuple:
-    """Operands and results of one of a batch."""
+    """Operands and results for one matrix of a batch."""
     one = [jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in batched]
     return KINDS[kind].parts(one, params)
 
@@ -240,13 +241,13 @@ def _results(*avals: Any, kind: str, given: tuple, front: tuple[str, ...], site:
 
 
 def _given_out(x: Any, part: Part, deal: Deal, front: tuple[str, ...], own: Own) -> Any:
-    """A batch, of each matrix all devices' parts, as whole matrices; zero behind the last one."""
+    """From all devices' parts of each matrix, a batch of whole ones; zero behind the last one."""
     n_batch, n_rest = x.shape[0], len(part.shape)
     n_parts = _split.parts(deal.mesh, front) * deal.n_ranks
     dims = (-(-n_batch // n_parts) * n_parts, *part.alone().whole(own))
     to = part.one_each(deal, front)
     if deal.n_ranks == 1 and dims == x.shape:
-        return _split.as_split(x, to)  # axes of one device stand elsewhere in its type
+        return _split.as_split(x, to)  # the type has axes of one device elsewhere
     return deal.redistribute(
         x,
         (front, *part.spec(deal)),
@@ -274,7 +275,7 @@ def _taken_back(y: Any, n_batch: int, part: Part, deal: Deal, front: tuple[str, 
 
 
 def _on_parts(kind: str, deal: Deal, params: dict, mesh: Any, specs: Sequence) -> Callable:
-    """The operation on all matrices that a device has, or has parts of; deal: theirs there."""
+    """The operation on all matrices that a device has, or has parts of; deal: their deal there."""
     one = functools.partial(KINDS[kind].primitive.bind, **KINDS[kind].inside(deal, params))
     return _mesh_rules.on_parts(lambda *parts: list(jax.vmap(one)(*parts)), mesh, *specs)
 
@@ -316,7 +317,7 @@ def _jvp(
     front: tuple[str, ...],
     site: int,
 ) -> tuple:
-    """The batch of what the operation's own rule does."""
+    """The batch of the operation's own jvp rule."""
     rule, mesh = ad.primitive_jvps[KINDS[kind].primitive], dict(given)["deal"].mesh
     active = [i for i, dx in enumerate(tangents) if type(dx) is not ad.Zero]
 
@@ -364,7 +365,7 @@ def _batch(
     front: tuple[str, ...],
     site: int,
 ) -> tuple:
-    """A batch of batches is one."""
+    """A batch of batches is one batch."""
     size, first = axis.size, front_of(axis, dict(given)["deal"])
     every = _in_front(args, dims, size, first)
     n_batch = every[0].shape[1]
@@ -377,7 +378,7 @@ def _batch(
 
 @functools.cache
 def spread_p() -> Any:
-    """The primitive of all kinds: operands and results with the axis of the batch in front."""
+    """The primitive of all kinds: operands and results have the batch axis in front."""
     made = jex.Primitive("plait_mesh_batch")
     _mesh_rules.define(
         made, results=_results, lower=_lower, batch=_batch, jvp=_jvp, transpose=_transpose

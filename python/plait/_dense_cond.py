@@ -55,7 +55,7 @@ PRODUCTS: dict[str, Callable[[tuple, Matrix, int], Matrix]] = {
 
 
 def _first(n: int, dtype: Any) -> Any:
-    """Equal numbers, alternating ones that grow, and two with random signs; sums of 1."""
+    """Equal numbers, growing alternating ones, and two of random signs; magnitudes sum to 1."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (n, WIDTH - 2))
     grown = (1 + np.arange(n) / (n - 1)) * (-1.0) ** np.arange(n)
     x = np.concatenate([np.ones((n, 1)), grown[:, None], signs], axis=1)
@@ -68,14 +68,14 @@ def _signs(y: Any) -> Any:
 
 
 def _on_mesh(mesh: Any, x: Any) -> Any:
-    """What all devices have alike, where types say so: on Explicit axes."""
+    """A value that all devices have alike; on Explicit axes its type says so."""
     if mesh is None or _jax.is_auto(mesh):
         return x
     return jax.sharding.reshard(x, NamedSharding(mesh, P()))
 
 
 def _estimate(apply: Apply, n: int, dtype: Any, mesh: Any) -> Any:
-    """‖b‖₁ from below, with apply(x, NONE) = b x."""
+    """A lower bound of ‖b‖₁, with apply(x, NONE) = b x."""
 
     def largest(x: Any) -> tuple[Any, Any]:
         y = apply(x, NONE)
@@ -117,13 +117,13 @@ def _of_factor(kind: str, factor: tuple, order: Any, is_inverse: bool) -> Any:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def of_factor(kind: str, order: Any, factor: tuple) -> tuple:
-    """Estimates of the norms of the matrix and its inverse, whose product is the condition."""
+    """Estimates of the norms of the matrix and of its inverse; the condition is their product."""
     return tuple(_of_factor(kind, factor, order, is_inverse) for is_inverse in (False, True))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def of_matrix(kind: str, order: Any, a: Matrix, factor: tuple) -> tuple:
-    """The same, with the matrix' own norm."""
+    """The same, with the norm of the matrix computed exactly."""
     by_column = a if order == 1 else a.turned()
     size = largest(by_column.columns(lambda rows, columns, x: jnp.sum(jnp.abs(x), axis=1)))
     return size, _of_factor(kind, factor, order, is_inverse=True)

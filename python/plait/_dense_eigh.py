@@ -1,10 +1,10 @@
-"""Eigendecompositions of dealt Hermitian matrices, with derivatives also where eigenvalues meet.
+"""Eigendecompositions of dealt Hermitian matrices, with derivatives also for equal eigenvalues.
 
-a = V diag(w) Vᴴ has the derivatives, with M = Vᴴ ȧ V, diag(M) of w and V (F ∘ M) of V, where
-F_ij = 1 / (w_j - w_i). Where eigenvalues are equal F is infinite, and V is not a function of a: any
-rotation of a cluster's vectors will do. What does not depend on the choice has derivatives: those
-with zeros in the place of F. So has what does not depend on the cluster's vectors at all: of an
-infinite F times a column of zeros nothing is left.
+a = V diag(w) Vᴴ. With M = Vᴴ ȧ V, the derivative of w is diag(M) and that of V is V (F ∘ M), where
+F_ij = 1 / (w_j - w_i). For equal eigenvalues F is infinite, and V is not a function of a: any
+rotation of a cluster's vectors will do. A result that does not depend on this choice has
+derivatives: those with zeros in place of F. So has a result that does not depend on the cluster's
+vectors at all: an infinite F times a column of zeros leaves nothing.
 """
 
 import functools
@@ -24,7 +24,7 @@ MODES = ("nan", "zero", "lorentzian", "check")
 
 
 def _tolerance(w: Any) -> Any:
-    """Eigenvalues that differ by less may be one: rounding of a matrix of this size and norm."""
+    """Eigenvalues that differ by less may be equal: the rounding for this size and norm."""
     return 10 * w.shape[0] * jnp.finfo(w.dtype).eps * jnp.max(jnp.abs(w), initial=0)
 
 
@@ -33,7 +33,7 @@ def _gap(rows: Any, columns: Any, w: Any) -> Any:
 
 
 def _is_cluster(rows: Any, columns: Any, w: Any) -> Any:
-    """Pairs of different columns whose eigenvalues are one, as far as can be told."""
+    """Pairs of different columns whose eigenvalues are equal, as far as can be told."""
     is_other = (rows != columns) & (columns < w.shape[0])
     return (jnp.abs(_gap(rows, columns, w)) <= _tolerance(w)) & is_other
 
@@ -41,8 +41,8 @@ def _is_cluster(rows: Any, columns: Any, w: Any) -> Any:
 def _divided(m: Matrix, w: Any) -> Matrix:
     """F ∘ m, zero in columns where m is zero.
 
-    Those are of vectors that the loss does not depend on, or that do not move. Its derivatives are
-    those of an equation, of which such a choice is no part.
+    Such columns belong to vectors that the loss does not depend on, or that do not move. Its
+    derivatives are those of an equation that does not contain this choice.
     """
 
     def multiply(rows: Any, columns: Any, x: Any, w: Any) -> Any:
@@ -64,21 +64,21 @@ def _divided_finitely(m: Matrix, w: Any, mode: str) -> Matrix:
         gap = _gap(rows, columns, w)
         one, zero = jnp.ones((), gap.dtype), jnp.zeros((), gap.dtype)
         is_zero = (rows == columns) | (columns >= w.shape[0])
-        if mode == "lorentzian":  # squares of what is not scaled may leave the range
+        if mode == "lorentzian":  # squares of unscaled numbers may leave the range
             gap, most = gap / scale, jnp.max(jnp.abs(w), initial=0) / scale
             width = jnp.sqrt(jnp.finfo(w.dtype).eps) * most
             factor = gap / (gap * gap + width * width + jnp.finfo(w.dtype).tiny)
         else:
             is_zero |= _is_cluster(rows, columns, w)
             factor, scale = one / jnp.where(is_zero, one, gap), one
-        # by scale here: XLA makes one division of two that follow each other
+        # scaled here: XLA merges two consecutive divisions into one
         return x * (jnp.where(is_zero, zero, factor) / scale).astype(x.dtype)
 
     return m.map(divide, whole=(w,))
 
 
 def _marked(ct: Any, residual: Any, size: Any) -> Any:
-    """The cotangent; NaN where what should be zero is not, beside the cotangent's size.
+    """The cotangent; NaN if numbers that should be zero are not, beside the cotangent's size.
 
     Both are largest magnitudes: squares may leave the range.
     """
@@ -90,7 +90,7 @@ def _judge_values(w: Any, ct: Any, deal: Deal) -> Any:
     """The cotangent w̄ of diag(M); NaN if the loss depends on the choice of vectors.
 
     V diag(w̄) Vᴴ is the same for all rotations of a cluster's vectors if w̄ is the same there. The
-    eigenvalues are in order, so that neighbours make a cluster.
+    eigenvalues are sorted, so a cluster consists of neighbours.
     """
     every = deal.of_all(ct)
     is_one = jnp.abs(jnp.diff(w)) <= _tolerance(w)
@@ -168,7 +168,7 @@ def _eigh_jvp(mode: str, primals: tuple, tangents: tuple) -> tuple:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(1, 2, 3))
 def eigh_of_some(a: Matrix, first: int, n: int, mode: str) -> tuple[Any, Matrix, Any]:
-    """The same of n eigenvalues that follow each other."""
+    """The same for n consecutive eigenvalues."""
     w, v, info = heevd(a, first, n)
     return w[first : first + n], _dealt.with_block(v, a.deal.block), info
 
@@ -194,16 +194,17 @@ def eigvalsh(a: Matrix) -> tuple[Any, Any]:
 
 @eigvalsh.defjvp
 def _eigvalsh_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """Needs the vectors: of them nothing but the column's own projector, whatever the choice."""
+    """Needs the vectors, but of them only the columns' projectors, whatever the choice."""
     w, v, info = eigh(*primals, "zero")
     dw = real(column_dots(v, gemm(hermitian(tangents[0]), v)))
     return (w, info), (dw, no_tangent(info))
 
 
 def reduced(a: Matrix, b: Matrix) -> tuple[Matrix, Matrix, Any]:
-    """L⁻¹ a L⁻ᴴ and L with b = L Lᴴ, and 0 or the order of b's minor that is not positive.
+    """L⁻¹ a L⁻ᴴ and L with b = L Lᴴ, and 0 or the order of the minor of b that is not positive.
 
-    a v = w b v is its eigenproblem for y = Lᴴ v. Source: LAPACK hegst, by two solutions.
+    With y = Lᴴ v, a v = w b v is the eigenproblem of L⁻¹ a L⁻ᴴ. Source: LAPACK hegst, by two
+    solutions.
     """
     factor, info = _dense.cholesky(b)
     low = _dense.triangle(factor)

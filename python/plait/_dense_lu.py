@@ -1,4 +1,4 @@
-"""LU factorizations of dealt matrices, and what is solved with them.
+"""LU factorizations of dealt matrices, and solutions with them.
 
 As in `_dense`, a factor stands for its matrix: its tangent is that of the matrix.
 """
@@ -29,7 +29,7 @@ from plait._dense_solve import SOLVERS, solve
 
 @jax.custom_jvp
 def lu(a: Matrix) -> tuple[Matrix, Any, Any]:
-    """Stands for a; the order of its rows; 0 or the order of a first bad pivot."""
+    """The factor of a; the order of its rows; 0 or the order of the first bad pivot."""
     factor, pivots, info = getrf(a)
     return factor, lax.linalg.lu_pivots_to_permutation(pivots, a.m), info
 
@@ -69,7 +69,7 @@ def _parts_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def _by_lu(factor: Sequence, b: Matrix, way: int) -> Matrix:
-    """U⁻¹ L⁻¹ b[order], or the way back."""
+    """U⁻¹ L⁻¹ b[order], or the way back for the adjoint."""
     f, order = Matrix(factor[0], b.deal.dealt, b.m, b.m), factor[1]
     if way == NONE:
         x = trsm(f, rows(b, order), diag=UNIT, donate=True)
@@ -92,7 +92,7 @@ def lu_inverse(factor: Matrix, order: Any) -> Matrix:
 
 
 def _parity(order: Any) -> Any:
-    """1 or -1: the determinant of a permutation, by its cycles' least members."""
+    """1 or -1: the determinant of a permutation, by the least members of its cycles."""
     n = order.shape[0]
     n_steps = max(1, (n - 1).bit_length())
 
@@ -100,7 +100,7 @@ def _parity(order: Any) -> Any:
         least, jump = state
         return jnp.minimum(least, least[jump]), jump[jump]
 
-    index = jnp.sort(order)  # one for each of a batch: JAX has no type for a row that all gather of
+    index = jnp.sort(order)  # one for each of a batch: JAX has no type for a row that all share
     least, _ = lax.fori_loop(0, n_steps, double, (index, order))
     n_cycles = jnp.sum(least == index)
     return 1 - 2 * ((n - n_cycles) % 2)
@@ -116,7 +116,7 @@ def lu_slogdet(factor: Matrix, order: Any) -> tuple[Any, Any]:
 
 @lu_slogdet.defjvp
 def _lu_slogdet_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """tr(a⁻¹ ȧ): its real part of the logarithm, its imaginary part of the phase."""
+    """tr(a⁻¹ ȧ): its real part for the logarithm, its imaginary part for the phase."""
     factor, order = primals
     sign, log = lu_slogdet(factor, order)
     turned = lu_solve(factor, order, identity(factor, factor.m, factor.n), PLAIN)  # a⁻ᵀ

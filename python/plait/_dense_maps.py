@@ -1,8 +1,8 @@
 """Functions of devices' parts of dealt matrices, under batches that mesh axes split.
 
-A primitive for each: JAX's rules for a `jax.shard_map` know the batches of Explicit axes forward
-only. It holds a function of the rank and the parts, whose derivatives are functions of parts again,
-and is a manual region over all mesh axes when it is lowered.
+Each function is a primitive: JAX's rules for a `jax.shard_map` handle batches over Explicit axes
+only in forward mode. The primitive holds a function of the rank and the parts, whose derivatives
+are functions of parts again. It becomes a manual region over all mesh axes when it is lowered.
 """
 
 import functools
@@ -21,15 +21,15 @@ from plait._split import Spec
 def of_parts(
     function: Callable, mesh: Any, axes: tuple[str, ...], ins: Sequence[Spec], to: Spec, args: Any
 ) -> Any:
-    """function(rank, parts of args); axes: those that number the ranks; ins, to: the splits."""
+    """function(rank, parts of args); axes: the axes that number the ranks; ins, to: the splits."""
     return parts_p.bind(*args, function=function, mesh=mesh, axes=axes, ins=tuple(ins), to=to)
 
 
 def added(x: Any, mesh: Any, over: tuple[str, ...], spec: Spec) -> Any:
     """The sum along axis 0, which has one element for each device along the mesh axes `over`.
 
-    spec: how the other axes are split. Devices share out the sum, if it has an axis, and put it
-    together.
+    spec: how the other axes are split. Each device adds up its share of the sum, if the sum has an
+    axis; then the shares are joined.
     """
     if not over:
         return jnp.sum(x, axis=0)
@@ -86,7 +86,7 @@ def _batch(axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
 
 
 def _merged(given: Sequence, is_next: Sequence[bool], rest: Sequence) -> list:
-    """The next of given where is_next, else the next of rest."""
+    """The next item of given if is_next, else the next item of rest."""
     first, second = iter(given), iter(rest)
     return [next(first) if here else next(second) for here in is_next]
 
@@ -115,7 +115,7 @@ def _jvp(primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
 
 
 def _transpose(ct: Any, *args: Any, **params: Any) -> list:
-    """What devices have alike has the sum of their cotangents."""
+    """A value that all devices have alike gets the sum of their cotangents."""
     mesh, ins, to, function = (params[k] for k in ("mesh", "ins", "to", "function"))
     is_unknown = [ad.is_undefined_primal(x) for x in args]
     known = [x for x, here in zip(args, is_unknown, strict=True) if not here]

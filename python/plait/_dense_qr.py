@@ -15,14 +15,14 @@ def first_rows(a: Matrix, n: int) -> Matrix:
 
 
 def first_columns(a: Matrix, n: int) -> Matrix:
-    """Columns 0 to n - 1, which are the first ones of every device."""
+    """Columns 0 to n - 1, which are the first columns of every device."""
     stored = a.deal.stored(n)
     data = on_parts(a.deal, lambda x: x[:stored], a.data)
     return Matrix(data, a.deal, a.m, n).map(lambda rows, columns, x: x)
 
 
 def with_columns(a: Matrix, n: int) -> Matrix:
-    """More columns, zero behind those that there are."""
+    """More columns: zeros behind the existing ones."""
     more = a.deal.stored(n) - a.deal.stored(a.n)
     data = on_parts(a.deal, lambda x: jnp.pad(x, ((0, more), (0, 0))), a.data)
     return Matrix(data, a.deal, a.m, n)
@@ -44,7 +44,7 @@ def qr(a: Matrix) -> tuple[Matrix, Matrix]:
 
 
 def skew(rows: Any, columns: Any, x: Any, y: Any) -> Any:
-    """Ω of C = x and Cᴴ = y: skew, with the strict lower triangle of C; see `_qr_jvp`."""
+    """Ω from C = x and Cᴴ = y: skew, with the strict lower triangle of C; see `_qr_jvp`."""
     below = jnp.where(rows > columns, x, jnp.zeros((), x.dtype))
     above = jnp.where(rows < columns, -y, jnp.zeros((), x.dtype))
     if not jnp.issubdtype(x.dtype, jnp.complexfloating):
@@ -54,11 +54,11 @@ def skew(rows: Any, columns: Any, x: Any, y: Any) -> Any:
 
 
 def _slopes(a: Matrix, da: Matrix) -> tuple:
-    """Q and R, and functions that make their derivatives.
+    """Q and R, and functions for their derivatives.
 
-    With C = Qᴴ ȧ R⁻¹ and a skew Ω with its strict lower triangle: Q (Ω - C) + ȧ R⁻¹; (C - Ω) R.
-    The diagonal of R stays real: that of Ω is the imaginary part of C's.
-    Of m < n these are the first m columns, and Q C = ȧ R⁻¹: Q Ω; Qᴴ ȧ - Ω R.
+    With C = Qᴴ ȧ R⁻¹ and a skew Ω with the strict lower triangle of C: Q (Ω - C) + ȧ R⁻¹; (C - Ω)
+    R. The diagonal of R stays real: the diagonal of Ω is the imaginary part of C's. For m < n, C is
+    made of the first m columns, and Q C = ȧ R⁻¹: Q Ω; Qᴴ ȧ - Ω R.
     """
     q, r = qr(a)
     if a.m < a.n:
@@ -140,12 +140,12 @@ def _completed_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def lstsq(a: Matrix, b: Matrix) -> Matrix:
-    """The x of least ‖a x - b‖, of a matrix of full rank with as many rows as columns or more."""
+    """The x with the least ‖a x - b‖; a: of full rank, at least as many rows as columns."""
     q, r = qr(a)
     return trsm(r, gemm(q, b, trans=ADJOINT), uplo=UPPER)
 
 
 def least_norm(a: Matrix, b: Matrix) -> Matrix:
-    """The x of least ‖x‖ with aᴴ x = b, of such a matrix."""
+    """The x with the least ‖x‖ and aᴴ x = b, for such a matrix."""
     q, r = qr(a)
     return gemm(q, trsm(r, b, uplo=UPPER, trans=ADJOINT))

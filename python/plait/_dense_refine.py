@@ -25,12 +25,12 @@ SINGLE = {"float64": "float32", "complex128": "complex64"}
 
 
 def _most(x: Any) -> Any:
-    """A power of two near the largest magnitude of every column, 1 for zeros."""
+    """A power of two near the largest magnitude of every column; 1 for columns of zeros."""
     return power_of_two(jnp.max(jnp.abs(x), axis=1, keepdims=True, initial=0))
 
 
 def _squares(x: Any) -> Any:
-    """Of every column's norm."""
+    """The squared norm of every column."""
     return jnp.sum(jnp.real(x * jnp.conj(x)), axis=1, keepdims=True)
 
 
@@ -50,12 +50,12 @@ def _sizes(a: Matrix) -> Any:
 
 
 def _low(rows: Any, columns: Any, r: Any) -> Any:
-    """Columns of numbers around 1, which single precision has."""
+    """Columns scaled to numbers around 1, which fit single precision."""
     return _over(r, _most(r))
 
 
 def _corrected(rows: Any, columns: Any, x: Any, y: Any, r: Any, scale: Any) -> Any:
-    """With a solution for `_low` of r and the matrix divided by its scale."""
+    """x, corrected with a solution for `_low` of r and the matrix divided by its scale."""
     by = _most(r) / scale
     return x + by_parts(lambda y: y * by, y)
 
@@ -65,13 +65,13 @@ def _in_range(rows: Any, columns: Any, b: Any, root: Any) -> Any:
 
 
 def _as_given(rows: Any, columns: Any, x: Any, b: Any, root: Any) -> Any:
-    """The way back from `_in_range`, of the solution."""
+    """The solution, scaled back from `_in_range`."""
     most = _most(b)
     return by_parts(lambda x: x * most / root, x)
 
 
 def _is_rough(rows: Any, columns: Any, r: Any, x: Any, b: Any, root: Any, size: Any) -> Any:
-    """1 for columns that have not converged, as those with NaN."""
+    """1 for columns that have not converged, or have NaN."""
     around_one = (_over(r, root), by_parts(lambda x: x * root, x), _over(b, root))
     of_r, of_x, of_b = (jnp.sqrt(_squares(y)) for y in around_one)
     most = float(jnp.finfo(x.dtype).eps) * max(1, x.shape[1]) ** 0.5
@@ -79,7 +79,7 @@ def _is_rough(rows: Any, columns: Any, r: Any, x: Any, b: Any, root: Any, size: 
 
 
 def _by_refinement(kind: str, again: Callable) -> Callable:
-    """The solver of a kind of factor; again: from the matrix, a factor in its own precision."""
+    """The solver of a kind of factor; again: factors the matrix in the matrix's own precision."""
 
     def solver(factor: Sequence, b: Matrix, way: int) -> Matrix:
         data, *low, sizes = factor
@@ -128,7 +128,7 @@ for _kind, _again in _FACTORS.items():
 
 
 def factored(kind: str, a: Matrix) -> tuple[Matrix, tuple]:
-    """The matrix, which is kept for the residuals, and its factor in single precision."""
+    """The matrix, kept for the residuals, and its factor in single precision."""
     a = by_lower(a) if kind == "cholesky" else a
     known = jax.tree.map(lax.stop_gradient, a)
     sizes = _sizes(known)
@@ -137,5 +137,5 @@ def factored(kind: str, a: Matrix) -> tuple[Matrix, tuple]:
 
 
 def refined(kind: str, a: Matrix, factor: tuple, b: Matrix) -> Matrix:
-    """a⁻¹ b, with what `factored` made of a."""
+    """a⁻¹ b, from what `factored` returns for a."""
     return solve("refined_" + kind, (a.data, *factor), b)

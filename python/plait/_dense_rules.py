@@ -1,9 +1,9 @@
 """Dense operations of the core as JAX primitives on dealt matrices, with exact rules.
 
-A global primitive has several operands and results, each either dealt out to all devices or whole
-on each. Its lowering is a manual region around the operation of the core on the local arrays. The
-linear ones, gemm and trsm, have derivatives here; those of factorizations are in `_dense`, written
-with these.
+A global primitive has several operands and results. Each is either dealt out to all devices or
+whole on each. The primitive is lowered to a manual region around the operation of the core on the
+local arrays. The linear operations, gemm and trsm, have their derivatives here; those of the
+factorizations are in `_dense`, written with gemm and trsm.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ for _name in NAMES:
                 avals[0].update(shape=out.local(params["deal"]), dtype=jnp.dtype(out.dtype))
                 for out in params["outs"]
             ],
-            transpose=None,  # derivatives are those of the global primitive
+            transpose=None,  # the global primitive has the derivatives
         ),
     )
 
@@ -74,7 +74,7 @@ def _lower(name: str, ctx: Any, *args: Any, deal: Deal, ins: tuple, outs: tuple,
 
 
 def group_for(name: str, ctx: Any, deal: Deal) -> _groups.Group:
-    """Of the devices that a program is compiled for, which are those of the mesh."""
+    """The group of the devices that a program is compiled for, which are those of the mesh."""
     devices = _groups.devices_of(name, ctx, deal.n_devices)
     if not deal.batch:
         return _groups.of_devices(devices)
@@ -82,7 +82,7 @@ def group_for(name: str, ctx: Any, deal: Deal) -> _groups.Group:
 
 
 def side_by_side(deal: Deal, b: Any, dim: int, out: Part) -> tuple:
-    """A batch of matrices as one with the columns of all, and back; out: one result.
+    """A batch of matrices as one matrix with the columns of all, and back; out: one result.
 
     Returns the matrix, a function from its result to the batch of results, and that result.
     """
@@ -105,7 +105,7 @@ def _batch(name: str, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
 
 
 def _batch_columns(name: str, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """Right-hand sides of one matrix are done at once."""
+    """Right-hand sides of one matrix are done together."""
     attrs = dict(params["attrs"])
     is_general = not attrs.get("form") and not attrs.get("form_c")
     if dims[0] is not None or not is_general:
@@ -188,7 +188,7 @@ def bind(
 def gemm(
     a: Matrix, b: Matrix, trans: int = NONE, form_a: int = GENERAL, form_c: int = GENERAL
 ) -> Matrix:
-    """op(a) b; form_a: the triangle of a that is read, form_c: of the product that is wanted."""
+    """op(a) b; form_a: which triangle of a is read, form_c: which part of the product is wanted."""
     deal = b.deal.dealt
     if deal != b.deal:
         given = {"trans": trans, "form_a": form_a, "form_c": form_c}
@@ -218,7 +218,7 @@ def keep(a: Matrix, form: int) -> Matrix:
 
 
 def _tangent_form(a: Matrix, form: int) -> tuple[Matrix, int]:
-    """What a change of the matrix changes, and its form: a diagonal of 1 does not change."""
+    """The tangent that changes the matrix, and its form: a diagonal of 1 does not change."""
     if form in (IS_UNIT_LOWER, IS_UNIT_UPPER):
         return keep(a, form), form - 2
     return a, form
@@ -250,7 +250,7 @@ def _gemm_jvp(primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
 
 
 def _product_transposed(c: Matrix, b: Matrix, trans: int, form_a: int) -> Matrix:
-    """The cotangent of a in op(a) b: c bᵀ, or its transpose, where op transposes."""
+    """The cotangent of a in op(a) b: c bᵀ, or its transpose if op transposes."""
     is_square = form_a == IS_LOWER
     form = IS_LOWER if is_square else GENERAL
     if trans == NONE:
@@ -269,7 +269,7 @@ def _gemm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
     first, second = _gemm_matrices(attrs, deal, a, b)
     if ad.is_undefined_primal(a):
         return [_product_transposed(c, second, trans, form_a).data, None]
-    # op(a)ᵀ: a itself where op transposes, conjugated for the adjoint
+    # op(a)ᵀ: a itself if op transposes, conjugated for the adjoint
     way = PLAIN if trans == NONE else NONE
     first = first.conj() if trans == ADJOINT else first
     return [None, gemm(first, c, trans=way, form_a=form_a).data]
@@ -279,7 +279,7 @@ def _gemm_transpose(cts: Sequence, a: Any, b: Any, **params: Any) -> list:
 
 
 def _solution(a: Matrix, b: Matrix) -> tuple[Part, dict]:
-    """What is solved for with b, which may be whole on every device, and how the core is told."""
+    """The solution for b, which may be whole on every device, and how the core is told so."""
     is_dealt = not isinstance(b.deal, Whole)
     out = Part((a.n, b.n) if is_dealt else (b.n, a.n), a.dtype.name, is_dealt)
     return out, {"n": a.n, "n_rhs": b.n, "whole": int(not is_dealt)}
@@ -294,9 +294,9 @@ def trsm(
     form: int = GENERAL,
     donate: bool = False,
 ) -> Matrix:
-    """op(a)⁻¹ b of a triangular a; form IS_LOWER: so is b, where op(a) is lower.
+    """op(a)⁻¹ b of a triangular a; form IS_LOWER: with a lower op(a), b is lower, too.
 
-    Of a b that every device has whole, so is the result.
+    If every device has b whole, the result is whole as well.
     """
     if not jnp.issubdtype(a.dtype, jnp.complexfloating):
         trans = min(trans, PLAIN)
@@ -316,7 +316,7 @@ def _rhs(attrs: dict, deal: Deal, data: Any) -> Matrix:
 
 
 def _triangle(attrs: dict) -> int:
-    """The form of trsm's a as gemm has it."""
+    """The form of trsm's a in gemm's terms."""
     return 1 + attrs["uplo"] + 2 * attrs["diag"]
 
 
@@ -360,7 +360,7 @@ def potrf(a: Matrix) -> tuple[Matrix, Any]:
 
 
 def potrs(low: Matrix, b: Matrix) -> Matrix:
-    """(low lowᴴ)⁻¹ b; of a b that every device has whole, so is the result."""
+    """(low lowᴴ)⁻¹ b; if every device has b whole, the result is whole as well."""
     out, given = _solution(low, b)
     [x] = bind("potrs", b.deal.dealt, (low, b), (out,), **given)
     return b.with_data(x)
@@ -373,7 +373,7 @@ def potri(low: Matrix) -> Matrix:
 
 
 def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
-    """L below the diagonal and U; the row exchanges; 0 or the order of the first zero pivot."""
+    """L below the diagonal, and U; the row exchanges; 0 or the order of the first zero pivot."""
     m, n, kind = a.m, a.n, a.dtype.name
     outs = (Part((m, n), kind), Part((min(m, n),), "int32", False), Part((1,), "int32", False))
     lu, pivots, info = bind("getrf", a.deal, (a,), outs, donate=True, m=m, n=n)
@@ -382,7 +382,7 @@ def getrf(a: Matrix) -> tuple[Matrix, Any, Any]:
 
 
 def geqrf(a: Matrix) -> tuple[Matrix, Any]:
-    """R and the reflectors below it, and their factors."""
+    """R and the reflectors below it, and the factors of the reflectors."""
     m, n, kind = a.m, a.n, a.dtype.name
     outs = (Part((m, n), kind), Part((min(m, n),), kind, False))
     qr, tau = bind("geqrf", a.deal, (a,), outs, donate=True, m=m, n=n)
@@ -403,7 +403,7 @@ def real_of(dtype: Any) -> str:
 
 
 def heevd(a: Matrix, first: int, n_vectors: int) -> tuple[Any, Matrix, Any]:
-    """Eigenvalues, so many eigenvectors from the first one on, and 0 or LAPACK's info."""
+    """Eigenvalues, a number of eigenvectors from a first one on, and 0 or LAPACK's info."""
     n, deal = a.n, a.deal
     at_once = deal.with_block(max(1, -(-n_vectors // deal.n_ranks)))
     outs = (

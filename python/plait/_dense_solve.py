@@ -1,7 +1,7 @@
 """Solutions with a factor that stands for its matrix: a primitive, linear in the right-hand side.
 
-The tangent of a factor's array is that of the matrix (`_dense`), so that x = op(a)⁻¹ b has the
-tangent op(a)⁻¹ (ḃ - op(ȧ) x), which is again a solution with this factor.
+The tangent of a factor's array is that of the matrix (`_dense`). So x = op(a)⁻¹ b has the tangent
+op(a)⁻¹ (ḃ - op(ȧ) x), which is again a solution with this factor.
 """
 
 import functools
@@ -19,7 +19,7 @@ from plait._dense_rules import ADJOINT, NONE, PLAIN, gemm
 
 CONJ = 3  # op(a) is the complex conjugate of a
 
-# By kind: from the factor's arrays, the right-hand side, and NONE or ADJOINT, the solution.
+# By kind of factor: the solver, from the factor's arrays, the right-hand side, and NONE or ADJOINT.
 SOLVERS: dict[str, Callable[[Sequence, Matrix, int], Matrix]] = {}
 
 _OPPOSITE = {NONE: PLAIN, PLAIN: NONE, ADJOINT: CONJ, CONJ: ADJOINT}  # of op(a)ᵀ
@@ -44,10 +44,10 @@ def body(*args: Any, kind: str, deal: Deal, n: int, n_rhs: int, way: int, site: 
 
 
 def _best(b: Matrix) -> Deal:
-    """In a manual region right-hand sides come dealt out, also few, which are better whole.
+    """In a manual region right-hand sides come dealt out, even a few, which are better whole.
 
-    There an array that all devices have is one of each, and derivatives are those of each. Within
-    the solution it is one, as on global arrays, and only here.
+    There an array that all devices have counts as a separate array on each device, with derivatives
+    of its own. Within the solution, and only here, it counts as one array, as on global arrays.
     """
     is_open = isinstance(b.deal, Inside) and b.deal.n_ranks > 1
     return _dense_args.deal_of_rhs(b.deal, (b.m, b.n), b.dtype) if is_open else b.deal
@@ -92,7 +92,7 @@ def _batch(axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
 
 
 def _parts(avals: Sequence, params: dict) -> tuple:
-    """Of a factor's arrays, the matrices are dealt out."""
+    """Of a factor's arrays, only the matrices are dealt out."""
     n = params["n"]
     *factor, b = avals
     kinds = [

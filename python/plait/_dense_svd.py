@@ -30,8 +30,8 @@ from plait._dense_eigh import eigh, eigvalsh
 from plait._dense_qr import first_rows, qr, r_alone, stacked
 from plait._dense_rules import ADJOINT, IS_LOWER, NONE, gemm, ormqr, potrf, potrs
 
-BY_QR = 100.0  # weights c from which Cholesky would lose digits
-TALL = 2  # times as many rows as columns: QR first
+BY_QR = 100.0  # for weights c above this, Cholesky would lose digits
+TALL = 2  # with this many times more rows than columns: QR first
 
 
 def _weights(dtype: Any) -> Iterator[tuple[float, float, float]]:
@@ -52,7 +52,7 @@ def _weights(dtype: Any) -> Iterator[tuple[float, float, float]]:
 def _step_by_qr(x: Matrix, kept: Any, turned: Any, root: Any) -> Matrix:
     """b/c X + (a - b/c)/√c Q₁ Q₂ᴴ with [√c X; I] = [Q₁; Q₂] R.
 
-    The numbers are the factors of both terms, and √c.
+    ``numbers`` are the factors of both terms, and √c.
     """
     q, _ = qr(stacked(x * root, identity(x, x.n, x.n)))
     first = first_rows(q, x.m)
@@ -69,7 +69,7 @@ def _step_by_cholesky(x: Matrix, kept: Any, turned: Any, c: Any) -> Matrix:
 
 
 def _noise(rows: Any, columns: Any, dtype: Any) -> Any:
-    """Numbers from -1 to 1 without a pattern, the same however a matrix is dealt out."""
+    """Patternless numbers from -1 to 1, equal however a matrix is dealt out."""
     x = rows.astype(jnp.uint32) * np.uint32(0x9E3779B1)
     x = x + columns.astype(jnp.uint32) * np.uint32(0x85EBCA77)
     for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B)):
@@ -112,7 +112,7 @@ def _unitary(x: Matrix) -> Matrix:
 
 
 def _of_column(columns: Any, s: Any) -> Any:
-    """The number of each column; columns that are stored behind the last one have any."""
+    """The number of each column; stored columns behind the last one may get any number."""
     return s[jnp.minimum(columns, s.shape[0] - 1)]
 
 
@@ -121,7 +121,7 @@ def _times_column(rows: Any, columns: Any, x: Any, s: Any) -> Any:
 
 
 def _polar(x: Matrix) -> tuple[Matrix, Matrix]:
-    """Of numbers around one: products with smaller ones, added up in H, would vanish."""
+    """For numbers around one: products of smaller numbers would vanish in the sums of H."""
     if x.m >= max(1, TALL * x.n):
         q, r = qr(x)
         u, h = _polar(r)
@@ -136,14 +136,14 @@ def _polar(x: Matrix) -> tuple[Matrix, Matrix]:
 
 @jax.custom_jvp
 def polar(a: Matrix) -> tuple[Matrix, Matrix]:
-    """U and H of a matrix with as many rows as columns or more."""
+    """U and H of a matrix with at least as many rows as columns."""
     x, scale = around_one(a)
     u, h = _polar(x)
     return u, h.with_data(by_parts(lambda y: y * scale, h.data))
 
 
 class Balance:
-    """Equations with h = V S Vᴴ, solved by its eigenvectors, which have no derivatives."""
+    """Solves equations with h = V S Vᴴ by the eigenvectors of h, which have no derivatives."""
 
     def __init__(self, h: Matrix):
         self.h = h
@@ -176,7 +176,7 @@ class Balance:
 
 @polar.defjvp
 def _polar_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """With h k + k h = Uᴴ ȧ - ȧᴴ U: of U it is U k + (1 - U Uᴴ) ȧ h⁻¹, of h Uᴴ ȧ - k h."""
+    """With h k + k h = Uᴴ ȧ - ȧᴴ U: U̇ = U k + (1 - U Uᴴ) ȧ h⁻¹ and ḣ = Uᴴ ȧ - k h."""
     (a,), (da,) = primals, tangents
     u, h = polar(a)
     solve = Balance(h)
@@ -189,9 +189,9 @@ def _polar_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 
 def _completed(u: Matrix) -> Matrix:
-    """U with orthonormal columns, of one whose last ones may be short, or zero.
+    """U with orthonormal columns, from a U whose last columns may be too short, or zero.
 
-    By QR; of R all that counts is the phase of its diagonal, 1 where columns were orthonormal.
+    By QR. Of R only the phases of the diagonal count: 1 where columns were orthonormal.
     """
     q, r = qr(u)
 
@@ -204,7 +204,7 @@ def _completed(u: Matrix) -> Matrix:
 
 
 def _completed_if(is_singular: Any, u: Matrix) -> Matrix:
-    """A primitive: a batch of conditions would be a selection, which has no place for a mesh."""
+    """A primitive: in a batch the condition would be a selection, which has no place for a mesh."""
     given = {"deal": u.deal, "m": u.m, "n": u.n, "site": _sites.here()}
     [y] = _chosen().bind(is_singular, u.data, **given)
     return u.with_data(y)
@@ -264,7 +264,7 @@ def svd(a: Matrix) -> tuple[Matrix, Any, Matrix]:
 
 
 def _weights_of(rows: Any, columns: Any, s: Any) -> tuple:
-    """F s_j and F s_i with F_ij = 1 / (s_j² - s_i²), by quotients of numbers of one size.
+    """F s_j and F s_i with F_ij = 1 / (s_j² - s_i²), by quotients of numbers of similar size.
 
     Squares may leave the range. Zero where values are equal.
     """
@@ -276,7 +276,7 @@ def _weights_of(rows: Any, columns: Any, s: Any) -> tuple:
 
 
 def of_left(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
-    """Uᴴ U̇, of elements of P = Uᴴ ȧ V and Pᴴ: F ∘ (P S + S Pᴴ), and the phases on the diagonal."""
+    """Uᴴ U̇, by elements of P = Uᴴ ȧ V and Pᴴ: F ∘ (P S + S Pᴴ), and the phases on the diagonal."""
     first, second = (w.astype(x.dtype) for w in _weights_of(rows, columns, s))
     value = _of_column(columns, s).astype(x.dtype)
     phase = (x - y) / 2 / jnp.where(value == 0, 1, value)
@@ -290,9 +290,9 @@ def of_right(rows: Any, columns: Any, x: Any, y: Any, s: Any) -> Any:
 
 
 def of_rest(rows: Any, columns: Any, x: Any, s: Any) -> Any:
-    """What of U̇ is beside U's columns, of ȧ V that is: each divided by its singular value.
+    """The part of U̇ outside U, from that of ȧ V: each column divided by its singular value.
 
-    None where that is zero, as in `jax.numpy`: such a column of U is any.
+    Zero for a singular value of zero, as in `jax.numpy`: any such column of U will do.
     """
     value = _of_column(columns, s).astype(x.dtype)
     return jnp.where(value == 0, 0, x / jnp.where(value == 0, 1, value))
@@ -314,7 +314,7 @@ def _svd_jvp(primals: tuple, tangents: tuple) -> tuple:
 
 @jax.custom_jvp
 def _svdvals(a: Matrix) -> Any:
-    """Those of a matrix with m ≥ n."""
+    """The singular values of a matrix with m ≥ n."""
     x, scale = around_one(a)
     x = r_alone(x) if a.m >= max(1, TALL * a.n) else x
     if _dense_svd_alone.is_for_one(x):
@@ -326,7 +326,7 @@ def _svdvals(a: Matrix) -> Any:
 
 @_svdvals.defjvp
 def _svdvals_jvp(primals: tuple, tangents: tuple) -> tuple:
-    """Re(uᴴ ȧ v) of each pair of vectors, also where values are equal."""
+    """Re(uᴴ ȧ v) for each pair of vectors, also for equal values."""
     u, s, v = svd(*primals)
     return s, real(column_dots(u, gemm(tangents[0], v)))
 

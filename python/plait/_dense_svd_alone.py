@@ -1,8 +1,8 @@
 """Singular value decompositions by LAPACK, on the device that has a matrix, or takes a small one.
 
-QDWH (`_dense_svd`) is some 44 n³ operations in tens of factorizations, whose fences take longer
-than their arithmetic where n is small. There the first device takes all columns, as one block, and
-the others wait for their parts of what it finds: one message to it, and one from it.
+QDWH (`_dense_svd`) takes some 44 n³ operations in tens of factorizations. For small n their fences
+take longer than their arithmetic. Then the first device takes all columns, as one block, and the
+others wait for their parts of the result: one message to the first device, and one from it.
 """
 
 import functools
@@ -18,7 +18,7 @@ from plait._dealt import Deal, Matrix, with_block
 from plait._dense_batch import KINDS, Kind, Part
 from plait._dense_rules import real_of
 
-# Columns of the largest matrix that is small. See docs/linalg.md for both ways on two devices.
+# Columns of the largest matrix that is small. docs/linalg.md has both ways on two devices.
 SMALL = 1024
 
 
@@ -46,9 +46,10 @@ def _bind(x: Matrix, has_vectors: bool) -> list:
 
 
 def _of_part(n: int, n_ranks: int, has_vectors: bool, rank: Any, a: Any) -> Any:
-    """What the first device finds, for each column its value, then its vectors of U and V.
+    """The result of the first device: for each column its value, then its vectors of U and V.
 
-    Zero behind the last column, and elsewhere. NaN of what is not finite: of Inf LAPACK has some.
+    Zero behind the last column, and on other devices. NaN for non-finite input: for Inf, LAPACK may
+    return numbers.
     """
 
     def decompose(a: Any) -> Any:
@@ -62,7 +63,7 @@ def _of_part(n: int, n_ranks: int, has_vectors: bool, rank: Any, a: Any) -> Any:
         return jnp.zeros(like.shape, like.dtype)
 
     like = jax.eval_shape(decompose, a[:n])
-    is_alone = n_ranks == 1  # without a condition, for which a GPU's stream would be waited for
+    is_alone = n_ranks == 1  # no condition then: a GPU would wait for its stream
     found = decompose(a[:n]) if is_alone else lax.cond(rank == 0, decompose, nothing, a[:n])
     return jnp.pad(found, ((0, a.shape[0] - n), (0, 0)))
 
@@ -101,6 +102,6 @@ def _batch(axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
 def _primitive() -> Any:
     made = jex.Primitive("plait_mesh_svd")
     _mesh_rules.define(made, results=_results, lower=_lower, batch=_batch)
-    # One by one, matrices of a batch would all be the first device's: of up to 2 SMALL rows.
+    # Done one by one, all matrices of a batch would go to the first device: of up to 2 SMALL rows.
     KINDS["svd"] = Kind(made, _parts, lambda deal, params: params | {"deal": deal}, reach=4)
     return made

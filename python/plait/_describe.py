@@ -24,9 +24,9 @@ class _Cost(ctypes.Structure):
 class Plan:
     """What one rank does for one operation, and what that costs it.
 
-    messages: ranks that something comes from, counted in each step; n_bytes: what comes from them.
-    work_bytes: buffers of the size of the data. scratch_bytes: of kernels, by the machine's caches,
-    or of messages on their way. fences: how often all ranks wait for each other.
+    messages: ranks that data come from, counted in each step; n_bytes: bytes from them.
+    work_bytes: buffers of the size of the data. scratch_bytes: for kernels, by the machine's
+    caches, or for messages on their way. fences: how often all ranks wait for each other.
     """
 
     text: str
@@ -38,7 +38,7 @@ class Plan:
 
 
 def _params(name: str, values: Mapping[str, Any]) -> tuple[ctypes.Array, list]:
-    """The params of an operation as it reads them, and the lists that they point to."""
+    """The params of an operation in the form that it reads, and the lists that they point to."""
     op = _core.lib.plait_op_at(list(_core.rows()).index(name)).contents
     memory, lists = ctypes.create_string_buffer(op.params_size), []
     for attr in op.attrs:
@@ -78,13 +78,13 @@ def describe(
     on = _On(n_ranks, rank, WAYS.index(way))
     given = (ctypes.c_int64 * len(words))(*words)
     n_text, cost, room = ctypes.c_int64(1 << 16), _Cost(), 0
-    while n_text.value >= room:  # once, and again for what is longer
+    while n_text.value >= room:  # a second time if the text is longer
         room = n_text.value + 1
         text = ctypes.create_string_buffer(room)
         told = (text, ctypes.c_int64(room), ctypes.byref(n_text), ctypes.byref(cost))
         call = _core.lib.plait_describe
         _core.check(call(name.encode(), memory, ctypes.byref(on), given, *told))
-    del lists  # lent until here
+    del lists  # the core borrows them until here
     return Plan(
         text.value.decode(), cost.messages, cost.bytes, cost.work, cost.scratch, cost.fences
     )

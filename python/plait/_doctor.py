@@ -1,4 +1,4 @@
-"""``plait doctor``: what is slow or wrong on this machine, and what mends it."""
+"""``plait doctor``: what is slow or wrong on this machine, and how to fix it."""
 
 import ctypes
 import functools
@@ -29,14 +29,14 @@ from plait._finding import ERROR, MARK, NOTE, OK, WARNING, Finding
 
 TEST_S = 120
 SMALL_BYTES = 8
-SLOW_SMALL_S = 100e-6  # fifty times what two ranks on two quiet cores take
-SLOW_LARGE = 12.0  # copies; it takes 2 by direct access and 6 through MPI's own
+SLOW_SMALL_S = 100e-6  # fifty times what two ranks on two idle cores take
+SLOW_LARGE = 12.0  # in copies; direct access takes 2, MPI's own copies 6
 SHARED_MIN = 256 << 20
 SHARED_LEFT_OVER = 64 << 20
 LOCK_MIN = 1 << 30
 HUGE = "/sys/kernel/mm/transparent_hugepage/enabled"
 
-# OpenBLAS by the name of the kernels that it chose, best last.
+# OpenBLAS by the name of the kernels that it chose, the best last.
 BLAS_PROBE = """
 import ctypes
 import scipy.linalg
@@ -59,7 +59,7 @@ BLAS_WITHOUT_AVX2 = ("prescott", "core2", "penryn", "nehalem", "sandybridge", "g
 
 
 def check_library() -> Iterator[Finding]:
-    """The C core and the JAX that it is used with."""
+    """The C core, and the JAX that it is used with."""
     facts = _info.ask(_info.LIBRARY_PROBE)
     if facts is None:
         mend = f"{sys.executable} -c 'import plait'   # says why"
@@ -101,7 +101,7 @@ def check_mpi() -> Iterator[Finding]:
 
 
 def check_launcher(mpi: _mpi_find.Mpi) -> Iterator[Finding]:
-    """The launcher that plait run takes, and the one that a user gets by its name."""
+    """The launcher that plait run takes, and the launcher that a user gets by its name."""
     try:
         launcher = _mpi_find.find_launcher(mpi)
     except _mpi_find.NoMpiError as error:
@@ -119,7 +119,7 @@ def check_launcher(mpi: _mpi_find.Mpi) -> Iterator[Finding]:
 
 
 def check_surroundings() -> Iterator[Finding]:
-    """A launcher around this very process, and switches that cost time."""
+    """Whether a launcher started this very process, and switches that cost time."""
     size, variable = _world.launcher_size()
     if size > 1:
         seen = f"started as one of {size} ranks ({variable}); each of them prints this"
@@ -199,12 +199,12 @@ def check_direct() -> Iterator[Finding]:
 
 
 def has_no_huge_pages_here() -> bool:
-    """Whether this process was told to do without (PR_GET_THP_DISABLE)."""
+    """Whether huge pages were switched off for this process (PR_GET_THP_DISABLE)."""
     return ctypes.CDLL(None).prctl(42, 0, 0, 0, 0) == 1
 
 
 def check_huge_pages() -> Iterator[Finding]:
-    """Fresh results of JAX are the slower the more pages they have."""
+    """Without huge pages, fresh results of JAX are slower the more pages they have."""
     mode = _info.chosen(HUGE)
     if mode == "never":
         seen = "never: a fresh 64 MiB result costs 16384 page faults, up to ten times its copy"
@@ -261,7 +261,7 @@ def mapped() -> set[str]:
         try:
             found |= set(re.findall(r"(/dev/shm/\S+)", maps.read_text()))
         except OSError:
-            continue  # another user's, or gone
+            continue  # another user's, or ended
     return found
 
 
@@ -316,7 +316,7 @@ def check_shared_memory() -> Iterator[Finding]:
 
 
 def run_test(n_ranks: int) -> tuple[dict | None, str]:
-    """The figures of `n_ranks` ranks, or what they said instead."""
+    """The figures of `n_ranks` ranks, or their error text."""
     command = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks)]
     command += ["--timeout", str(TEST_S), "-m", "plait._selftest"]
     done = _launch.run_captured(command, TEST_S + 30)
@@ -344,7 +344,7 @@ def check_test() -> Iterator[Finding]:
 
 
 def judge_ranks(report: dict) -> Iterator[Finding]:
-    """What the ranks said of themselves."""
+    """Judges what the ranks report about themselves."""
     ranks = report["ranks"]
     wrong = [r for r, facts in enumerate(ranks) if not facts["right"]]
     if wrong:
@@ -376,7 +376,7 @@ def judge_ranks(report: dict) -> Iterator[Finding]:
 
 
 def judge_figures(report: dict) -> Iterator[Finding]:
-    """Times, against what a machine of this kind should do."""
+    """Compares times with what a machine of this kind should reach."""
     small, large = report["small_s"], report["large_s"]
     copies = large / min(facts["copy_s"] for facts in report["ranks"])
     rate = (64 << 20) / large / 1e9
@@ -406,7 +406,7 @@ CHECKS = (
 def run(has_test: bool = True, launcher: str = "") -> int:
     """Prints the findings as they come; 1 if there is an error among them.
 
-    launcher: of the ranks that prove what MPI does with GPUs; empty: `plait run`.
+    launcher: starts the ranks that prove what MPI does with GPUs; empty: `plait run`.
     """
     found: list[Finding] = []
 

@@ -1,9 +1,9 @@
-"""Eager calls, the second time on: from the arguments straight to the compiled program.
+"""Eager calls from the second time on: from the arguments straight to the compiled program.
 
-Judging arguments, flattening, and binding a primitive take some ten times as long as a small
-jitted program. What they end in depends only on the values of the static arguments, on the
-communicator, and on the arrays' shapes and dtypes. So the first call of each kind notes which
-program it came to, and later ones call that.
+Judging arguments, flattening, and binding a primitive take some ten times as long as a small jitted
+program. The outcome depends only on the values of the static arguments, on the communicator, and on
+the arrays' shapes and dtypes. So the first call of each kind notes which program it came to, and
+later calls of that kind run it directly.
 """
 
 import functools
@@ -21,9 +21,9 @@ R = TypeVar("R")
 K = TypeVar("K")
 
 _ROOM = 4096
-_MANY = 64  # of one primitive: then the programs to come are general ones
-_AXES = (str, tuple)  # what comm= is in a manual region
-# Looked at in every call.
+_MANY = 64  # programs of one primitive; further ones are general programs
+_AXES = (str, tuple)  # types of comm= in a manual region
+# Read in every call.
 _NoArrays = _region.NoArrays
 _mesh_context, _no_set_mesh = _jax.mesh_context, _jax.no_set_mesh
 _config = jax.config
@@ -31,13 +31,13 @@ _statics: set[type] = {int, bool, type(None), _comm.Special}  # compared by valu
 
 
 def is_static(kind: type[K]) -> type[K]:
-    """Decorator of a class whose instances may be told apart by their value."""
+    """Decorator of a class whose instances can be told apart by their value."""
     _statics.add(kind)
     return kind
 
 
 class _Notes(threading.local):
-    """The programs that eager calls of this thread came to, while somebody wants to know."""
+    """The programs that eager calls of this thread came to, recorded only while somebody asks."""
 
     runs: list[tuple] | None = None
 
@@ -46,7 +46,7 @@ _notes = _Notes()
 
 
 class _Now(threading.local):
-    """What public functions of this thread leave their operations to (`_ops.bound_by`)."""
+    """What takes over the operations of this thread's public functions (`_ops.bound_by`)."""
 
     binder: Callable[..., list] | None = None
 
@@ -73,7 +73,7 @@ def program(comm: int | None, primitive: Any, donated: tuple[int, ...], params: 
 
 
 def _forget(comm: int) -> None:
-    """The communicator was freed: its programs are of no use any more."""
+    """The communicator was freed: nobody needs its programs any more."""
     _programs.pop(comm, None)
     _turns.forget(comm)
     for known in _remembered:
@@ -99,17 +99,17 @@ def define(
 ) -> None:
     """An eager call of the primitive runs a program and waits for it.
 
-    The line that it is on is no parameter: the same program serves all lines. ``apart``: values
-    for other parameters that say nothing of what is to be done. ``general``: from operands and
-    parameters, a primitive that does the same, its operands, among which some of the parameters
-    are, its parameters, and how many results are meant. A program whose tags count its steps
-    would compile each of them.
+    The calling line is no parameter: the same program serves all lines. ``apart``: values for other
+    parameters that do not affect the computation. ``general``: from operands and parameters,
+    returns a primitive that does the same, its operands, which include some of the parameters, its
+    parameters, and how many of the results are meant. Otherwise a program whose tags count its
+    steps would compile one program for each step.
     """
 
     def impl(*args: Any, **params: Any) -> list:
         group = params.get("group")  # global operations have a mesh instead
         comm = None if group is None else group.comm
-        site = params["site"] or _sites.here()  # 0: what `program` binds, under jax.disable_jit
+        site = params["site"] or _sites.here()  # 0: bound by `program`, under jax.disable_jit
         params |= {"site": 0, **(apart or {})}
         chosen, given, n_results = primitive, _alone(donated(args, params), args), None
         words = tuple(sorted(params.items()))
@@ -128,14 +128,14 @@ def define(
 
 
 def _alone(donated: tuple[int, ...], args: Sequence) -> tuple[int, ...]:
-    """Those of the donated operands that are not another operand as well."""
+    """The donated operands that do not also appear as another operand."""
     return tuple(i for i in donated if sum(x is args[i] for x in args) == 1)
 
 
 def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list:
-    """Runs a program for line ``site`` and waits for its end; failures have their names.
+    """Runs a program for line ``site`` and waits for its end; failures get plait's exceptions.
 
-    Also where it has no results: it may read the memory of NumPy's arrays until then.
+    Also waits if the program has no results: until its end it may read the memory of NumPy arrays.
     """
     _sites.enter_eager(comm, site)
     if threading.get_ident() not in _turns.callers:
@@ -162,9 +162,9 @@ def _run(program: Callable, comm: int | None, site: int, args: Sequence) -> list
 
 
 def _judged(program: Callable, *args: Any) -> list:
-    """With jax_debug_nans or jax_debug_infs: what JAX would do after the program, and no more.
+    """With jax_debug_nans or jax_debug_infs: JAX's check after the program, and no more.
 
-    It would run the operation once more by itself, which comes here again.
+    JAX would run the operation once more by itself, and come here again.
     """
     kinds = {"nan": (_config.jax_debug_nans, jnp.isnan), "inf": (_config.jax_debug_infs, jnp.isinf)}
     with jax.debug_nans(False), jax.debug_infs(False):
@@ -181,10 +181,10 @@ def _judged(program: Callable, *args: Any) -> list:
 
 
 def _key(name: str, order: tuple[str, ...], args: tuple, kwargs: dict) -> tuple[tuple | None, list]:
-    """What the program of a function is found by, None if that cannot be told; and the arrays.
+    """The key of a function's program, None if it cannot be told; and the arrays.
 
-    These are in the order of the function's parameters, ``order``, in which they are operands.
-    Every call passes through here, right after code that has filled the caches: each word counts.
+    The arrays are in the order of the function's parameters, ``order``, as the operands are. Every
+    call passes through here, right after code that has filled the caches: each word counts.
     """
     comm, arrays = None, []
     if kwargs:
@@ -210,7 +210,7 @@ def _key(name: str, order: tuple[str, ...], args: tuple, kwargs: dict) -> tuple[
 
 
 def _told(kwargs: dict, order: tuple[str, ...]) -> tuple[Any, dict | None]:
-    """``comm=``, and the other keywords in the order of the parameters; None: they do not tell."""
+    """``comm=``, and the other keywords in parameter order; None if they do not give a key."""
     comm, rest = None, kwargs
     if "comm" in kwargs:
         rest = kwargs.copy()
@@ -218,14 +218,14 @@ def _told(kwargs: dict, order: tuple[str, ...]) -> tuple[Any, dict | None]:
     n = len(rest)
     if n > 1:
         rest = {name: rest[name] for name in order if name in rest}
-    is_told = len(rest) == n  # else there is a keyword that there is not
-    if not is_told or isinstance(comm, _AXES) or kwargs.get("replicated"):  # asks the environment
+    is_told = len(rest) == n  # else there is an unknown keyword
+    if not is_told or isinstance(comm, _AXES) or kwargs.get("replicated"):  # reads the environment
         return None, None
     return comm, rest
 
 
 def _note(programs: dict, key: tuple, arrays: list, runs: list[tuple], result: Any) -> None:
-    """Keeps a program that got exactly these arrays, and whose result was the call's."""
+    """Keeps a program if it got exactly these arrays and returned the call's result."""
     if len(runs) != 1:
         return
     found, comm, args, results = runs[0]
@@ -234,14 +234,15 @@ def _note(programs: dict, key: tuple, arrays: list, runs: list[tuple], result: A
     if is_same and returns:
         if len(programs) >= _ROOM:
             programs.clear()
-        # jax.jit's own callable: that no trace is active is known by then
+        # jax.jit's own callable: the caller has checked that no trace is active
         programs[key] = (found, comm)
 
 
 def of_a_rank(f: Callable[P, R]) -> Callable[P, R]:
-    """A function of the rank model: jax.set_mesh is of no concern to eager calls.
+    """A function of the rank model: jax.set_mesh does not apply to eager calls.
 
-    Else what JAX makes of their operands, and of none, would be on all devices of that mesh.
+    Otherwise the arrays that JAX makes from their operands, or from nothing, would be on all
+    devices of that mesh.
     """
 
     @functools.wraps(f)
@@ -254,7 +255,7 @@ def of_a_rank(f: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-_remembered: list[dict[tuple, tuple[Callable, int | None]]] = []  # of each function
+_remembered: list[dict[tuple, tuple[Callable, int | None]]] = []  # one dict for each function
 
 
 def remembered(f: Callable[P, R]) -> Callable[P, R]:

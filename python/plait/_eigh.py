@@ -30,7 +30,7 @@ def _pencil(xs: tuple[Array, ...], lays: tuple[Lay, ...], deal: Deal) -> tuple[M
 def _decomposition(
     *xs: Array, lays: tuple[Lay, ...], deal: Deal, mode: str, some: tuple[int, int] | None
 ) -> tuple[Eigh, tuple]:
-    """some: the first eigenvalue that is wanted, and how many are."""
+    """some: the first eigenvalue wanted, and how many."""
     (a, low, statuses), lay = _pencil(xs, lays, deal), lays[0]
     if some is None:
         w, v, info = _dense_eigh.eigh(a, mode)
@@ -42,7 +42,7 @@ def _decomposition(
 
 
 def _chosen(subset: Any, n: int) -> tuple[int, int] | None:
-    """The first eigenvalue that is wanted and how many are, where not all are."""
+    """The first eigenvalue wanted and how many, None for all."""
     if subset is None:
         return None
     expected = "expected a slice of integers, such as slice(-10, None) for the ten largest"
@@ -68,7 +68,7 @@ def _values(*xs: Array, lays: tuple[Lay, ...], deal: Deal) -> tuple[Array, tuple
 def _located(
     name: str, a: Any, b: Any, block: Any, mesh: Any, spec: Any, shape: Any
 ) -> tuple[tuple, int, dict[str, Any]]:
-    """The matrices, their extent, and how they lie and are dealt out."""
+    """The matrices, their extent, their layouts and deal."""
     xs = {"a": a} | ({} if b is None else {"b": b})
     data = {
         argument: _dense_args.check_matrix(x, name, argument, is_square=True, shape=shape)
@@ -84,7 +84,7 @@ def _located(
 
 
 def _judged(found: Any, statuses: tuple, name: str, mesh: Any) -> Any:
-    """What was found; raises where b, if there is one, or the decomposition has failed."""
+    """The result; raises if the factorization of b, if any, or the decomposition failed."""
     texts = (
         _cholesky.NOT_DEFINITE.format(f"{name}: b"),
         f"{name}: not finite, or no convergence (LAPACK's info {{}})",

@@ -73,16 +73,16 @@ _KINDS = {
 }
 for _kind in _KINDS.values():
     _kind.__module__ = "plait"  # where users find it, and what a traceback says
-# Failures that were raised to the program, which knows of them at exit, and the number of the
-# latest one of all then.
+# Failures that were raised to the program, which knows of them at exit, each with the number of the
+# latest failure of all at that time.
 _seen: dict[str, int] = {}
-_seen_of: dict[str, bool] = {}  # by communicator: whether all of them said that another gave up
+_seen_of: dict[str, bool] = {}  # by communicator: whether each said that another gave up
 latest_failure: list[Callable[[], tuple[str, int]]] = []  # the core's
 _RANK = re.compile(r"\brank \d+ of\b")
 _OF = re.compile(r"\brank of communicator #(\d+), ")
 _GAVE_UP = "has given up this communicator"
 _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
-_TWO_MESHES = "mesh should be the same across the entire program"  # JAX, for want of the devices
+_TWO_MESHES = "mesh should be the same across the entire program"  # JAX's, for want of the devices
 _ONE_MESH = (
     "JAX takes one mesh in a program with operations of plait, as in one with callbacks; for "
     "another one stands a split over several axes, "
@@ -91,9 +91,9 @@ _ONE_MESH = (
 
 
 def _failure(error: Exception | str) -> str:
-    """Equal on all devices of this process, each of which has an error of its own."""
+    """The text of a failure, equal on all devices of this process; each has an error of its own."""
     text = str(error)
-    found = _PATTERN.search(text)  # without what surrounds it, other for each callback
+    found = _PATTERN.search(text)  # without the surrounding text, which differs for each callback
     return _RANK.sub("rank of", found.group(0).strip().partition("\n")[0] if found else text)
 
 
@@ -114,7 +114,7 @@ def named(error: Exception) -> Exception:
 
 
 def advice(error: BaseException) -> str:
-    """What may help a rank whose wait for others has failed; or ""."""
+    """A hint for a rank whose wait for others has failed; or ""."""
     return _xla.advice() if isinstance(named(error), TimeoutError | MismatchError) else ""
 
 
@@ -128,7 +128,7 @@ def _see(text: str) -> None:
 def _follows(text: str) -> bool:
     """Whether it is another device's part of a failure that the program has seen.
 
-    One device sees what has happened, the others of its process that it, or a peer, gave up.
+    One device sees the cause; the others of its process see that it, or a peer, gave up.
     """
     found = _OF.search(text)
     is_known = found is not None and found.group(1) in _seen_of
@@ -136,14 +136,15 @@ def _follows(text: str) -> bool:
 
 
 def is_of_plait(error: Exception) -> bool:
-    """Whether an operation has failed, not something else in a program, or in another one."""
+    """Whether an operation of plait has failed, not something else in this or another program."""
     return _PATTERN.search(str(error)) is not None
 
 
 def was_raised(error: Exception | str) -> bool:
     """Whether the program has seen this failure of plait.
 
-    Another one with the same words, of a later call, it has not; of several devices each fails.
+    It has not seen a failure of a later call with the same words. With several devices, each of
+    them fails.
     """
     text, (latest, number) = _failure(error), latest_failure[0]()
     is_again = _failure(latest) == text and number > _seen.get(text, number)

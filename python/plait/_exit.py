@@ -1,4 +1,4 @@
-"""How a process ends: queued work first, and one rank's exception ends the whole job."""
+"""How a process ends: queued work first, and an exception on one rank ends the whole job."""
 
 import _sitebuiltins
 import atexit
@@ -26,7 +26,7 @@ _LEAVE_NS = 1_000_000_000  # for others to see why this rank ends
 _FAREWELL_NS = 2_000_000_000
 _PASS_ON_S = 2.0
 _DISPATCHING = "Error dispatching computation: "
-_AGAIN = re.compile(f"({_DISPATCHING})+")  # once for each step that had waited
+_AGAIN = re.compile(f"({_DISPATCHING})+")  # JAX adds one for each waiting step
 _SHOWN = 8  # operations in the report of a failure; `plait doctor --last` shows more
 _pid = os.getpid()
 _bind: list[Callable[[], object]] = []  # calls install()
@@ -34,19 +34,19 @@ _mpi: list[ModuleType] = []
 _world: list[tuple[int, int]] = []  # this process's rank and their number, also when MPI is over
 _failed: list[bool] = []
 _exit_code: list[int] = []
-_child_code: list[int] = []  # of a forked child that leaves its program
-_raised_before: list[object] = []  # of a forked child of a process that had begun MPI
+_child_code: list[int] = []  # exit code of a forked child that leaves its program
+_raised_before: list[object] = []  # in a forked child, if its parent had begun MPI
 _why: list[str] = []
-_former: dict[str, Callable] = {}  # the program's own hooks, but one that is running
+_former: dict[str, Callable] = {}  # the program's own hooks, without the one that is running
 
 
 def is_forked() -> bool:
-    """Whether this process is a child that fork() made of one that plait was imported in."""
+    """Whether this process was forked from one that had imported plait."""
     return os.getpid() != _pid
 
 
 def _say(text: str) -> None:
-    """To standard error, if there is one: a rank ends in the same way if it cannot say why."""
+    """To standard error, if there is one: a rank that cannot say why it ends still ends alike."""
     stream = sys.stderr or sys.__stderr__
     if stream is not None:
         with contextlib.suppress(Exception):
@@ -55,14 +55,14 @@ def _say(text: str) -> None:
 
 
 def _flush_streams() -> None:
-    """What has been printed goes out as far as it can: a disk may be full, a stream closed."""
+    """Flushes what has been printed, as far as possible: a disk may be full, a stream closed."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
 
 
 def _report(value: BaseException, show: Callable[[], None]) -> None:
-    """Where this rank ends the job; show: prints the traceback. That it ends is known first."""
+    """Reports that this rank ends the job, and then why; show: prints the traceback."""
     _failed.append(True)
     rank, _ = _world[0]
     _say(f"plait: rank {rank} ends the job after an uncaught exception\n")
@@ -83,7 +83,7 @@ def _in_a_line(value: BaseException) -> str:
     kind = type(value)
     try:
         said = str(value).strip().partition("\n")[0]
-    except Exception:  # of a class of the program's own
+    except Exception:  # a class of the program's own
         said = ""
     home = "" if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}."
     name = home + kind.__qualname__
@@ -91,22 +91,22 @@ def _in_a_line(value: BaseException) -> str:
 
 
 def _set_why(why: str) -> None:
-    """For others to read, and for those who cannot to be told."""
+    """Stores the reason for others to read, and to send to those who cannot."""
     text = why.encode(errors="backslashreplace")  # parts of a file's name may be no characters
     _why.append(text.decode())
     _core.lib.plait_trace_set_why(text)
 
 
 def _is_of_a_job() -> bool:
-    """Whether this is a rank that others may wait for, also if it has not used plait yet."""
+    """Whether other ranks may wait for this one, also before it has used plait."""
     if not _mpi and "mpi4py.MPI" in sys.modules and not is_forked():
-        with contextlib.suppress(Exception):  # of a launcher that is another MPI's
+        with contextlib.suppress(Exception):  # the launcher may belong to another MPI
             _bind[0]()
     return bool(_mpi) and not is_forked()
 
 
 def _shown(name: str, default: Callable, args: Sequence) -> None:
-    """By the program's own hook, if it has one; that may call in turn what it has found."""
+    """Calls the program's own hook, if any; that hook may in turn call the one that it found."""
     former = _former.pop(name, default)
     try:
         former(*args)
@@ -118,7 +118,7 @@ def _shown(name: str, default: Callable, args: Sequence) -> None:
 
 
 def _folded(value: BaseException) -> BaseException:
-    """Says once what JAX says for each step of a loop that had waited for the one that failed."""
+    """Says once what JAX repeats for each step of a loop that waited for the failed step."""
     text = str(value) if isinstance(value, JaxRuntimeError) else ""
     if 2 * _DISPATCHING not in text:
         return value
@@ -152,7 +152,7 @@ def _thread_hook(args: threading.ExceptHookArgs) -> None:
 def _abort() -> None:
     """Ends the process without MPI_Finalize, which could wait for ever.
 
-    ``plait run`` lets the other ranks come to their own end; other launchers end them.
+    ``plait run`` lets the other ranks end by themselves; other launchers end them.
     """
     code = _exit_code[0] if _exit_code else 1
     aborts = "PLAIT_RUN_JOB" not in os.environ
@@ -164,12 +164,12 @@ def _abort() -> None:
         _core.lib.plait_guard_leave(_LEAVE_NS)
         if aborts:
             _wait_for_the_launcher()
-    finally:  # whatever has failed in it: others wait for this rank
+    finally:  # whatever has failed in it, others wait for this rank
         _leave(code, aborts)
 
 
 def _leave(code: int, aborts: bool) -> None:
-    """The very end."""
+    """Ends the process at once."""
     try:
         if aborts and not _mpi[0].Is_finalized():
             _mpi[0].COMM_WORLD.Abort(code)
@@ -178,16 +178,16 @@ def _leave(code: int, aborts: bool) -> None:
 
 
 def _wait_for_the_launcher() -> None:
-    """It passes on what was printed, and would end with what it has not read; for some seconds."""
+    """Waits some seconds until the launcher has read all output; at its end it drops the rest."""
     end = time.monotonic() + _PASS_ON_S
-    with contextlib.suppress(OSError):  # one of them is closed
+    with contextlib.suppress(OSError):  # one of the streams is closed
         while time.monotonic() < end and (_rank.n_unread(1) or _rank.n_unread(2)):
             time.sleep(0.005)
     time.sleep(0.1)
 
 
 def _say_farewell(how: str) -> bool:
-    """Tells ranks on other hosts how this one ends; whether MPI came back from that."""
+    """Tells ranks on other hosts how this rank ends; returns whether MPI came back from that."""
     say = getattr(_core.lib, "plait_mpi_say_farewell", None)
     if say is None:
         return True
@@ -196,9 +196,9 @@ def _say_farewell(how: str) -> bool:
 
 
 def _record_abort_status(mpi: ModuleType) -> None:
-    """What ``python -m mpi4py`` asks for when the program ends with sys.exit(n).
+    """Records the status that ``python -m mpi4py`` sets when the program ends with sys.exit(n).
 
-    It would abort all ranks in its own handler at exit, before they have seen why.
+    mpi4py would abort all ranks in its own handler at exit, before they have seen why.
     """
     ask = mpi._set_abort_status
 
@@ -207,7 +207,7 @@ def _record_abort_status(mpi: ModuleType) -> None:
         if status and not _failed:
             _failed.append(True)
             _exit_code.append(status)
-            # of a program whose own hook has taken the place of plait's
+            # for a program whose own hook has replaced plait's
             raised = sys.exc_info()[1] or getattr(sys, "last_value", None)
             is_exit = raised is None or isinstance(raised, SystemExit)
             _set_why(f"SystemExit: {status}" if is_exit else _in_a_line(raised))
@@ -216,20 +216,20 @@ def _record_abort_status(mpi: ModuleType) -> None:
 
 
 def watch(bind: Callable[[], object]) -> None:
-    """Called once, when a rank of a launcher imports plait: `bind` is what its first use calls."""
+    """Called once, when a rank of a launcher imports plait; `bind`: called at plait's first use."""
     _bind.append(bind)
     if _set_hooks() and hasattr(sys.modules.get("mpi4py.run"), "set_abort_status"):
         _see_the_end(sys.modules["mpi4py.run"])
 
 
 def _code_of(status: object) -> int:
-    """That of a process which ends with an exit status or by an exception, as Python has it."""
+    """The exit code of a process that ends with a status or an exception, by Python's rules."""
     given = status.code if isinstance(status, SystemExit) else status
     return given if isinstance(given, int) else int(given is not None)
 
 
 def _see_the_end(run: ModuleType) -> None:
-    """Of a program that ``python -m mpi4py`` runs, before anything is asked of `mpi4py.MPI`."""
+    """For a program run by ``python -m mpi4py``, before `mpi4py.MPI` is asked for anything."""
     ask = run.set_abort_status
 
     def asked(status: object) -> None:
@@ -243,10 +243,10 @@ def _see_the_end(run: ModuleType) -> None:
 
 
 class _Exit(SystemExit):
-    """What sys.exit() raises in the main thread of a rank of ``plait run``.
+    """The exception that sys.exit() raises in the main thread of a rank of ``plait run``.
 
-    It tells if nobody catches it, as no hook of Python's does: that then asks for the code itself,
-    and not from any function.
+    It notices that nobody catches it, which no hook of Python does: only then Python itself asks
+    for the code, not from within a function.
     """
 
     @property
@@ -261,15 +261,15 @@ class _Exit(SystemExit):
         SystemExit.code.__set__(self, value)  # type: ignore[attr-defined]
 
     def __reduce__(self) -> tuple:
-        return SystemExit, self.args  # what another process knows
+        return SystemExit, self.args  # a class that another process knows
 
 
-# As what they stand for, for whoever shows them.
+# Shown under the names of the built-in class.
 _Exit.__module__, _Exit.__name__, _Exit.__qualname__ = "builtins", "SystemExit", "SystemExit"
 
 
 def _exit(status: object = None, /) -> NoReturn:
-    """Exit as sys.exit() does."""
+    """Exits as sys.exit() does."""
     if isinstance(status, SystemExit):
         raise status
     kind = _Exit if threading.current_thread() is threading.main_thread() else SystemExit
@@ -277,7 +277,7 @@ def _exit(status: object = None, /) -> NoReturn:
 
 
 def _note_exit(code: int) -> None:
-    """A program that no mpi4py runs ends with this code."""
+    """Notes the exit code of a program that mpi4py does not run."""
     if is_forked():
         _child_code.append(code)
     elif code and not _failed and _is_of_a_job():
@@ -287,7 +287,7 @@ def _note_exit(code: int) -> None:
 
 
 def _set_hooks() -> bool:
-    """Whether an uncaught exception is to end the job, as in any program but interactive ones."""
+    """Makes an uncaught exception end the job, in all programs but interactive ones."""
     is_wanted = not _is_interactive() and "pytest" not in sys.modules
     for module, hook in ((sys, _hook), (threading, _thread_hook)) if is_wanted else ():
         if module.excepthook is not hook:
@@ -316,10 +316,10 @@ def _keep_vigil() -> None:
 
 
 def flush() -> list[Exception]:
-    """Waits for queued work: for all results; the failures that nobody has seen.
+    """Waits for queued work: for all results; returns the failures that nobody has seen.
 
-    Programs of plait.jit are not known to JAX's own waiting at exit; their results are, the
-    hidden one of a function without results included, and if nobody holds them, what comes after.
+    JAX's own waiting at exit does not know programs of plait.jit. It knows their results, also the
+    hidden result of a function without results; if nobody holds these, it knows later programs.
     """
     failures = []
     for array in _queues.arrays():
@@ -327,14 +327,14 @@ def flush() -> list[Exception]:
             array.block_until_ready()
         except Exception as error:
             if _errors.is_of_plait(error) and not _errors.was_raised(error):
-                failures.append(error)  # of another one nobody knows who has seen it
+                failures.append(error)  # of other errors, nobody knows who has seen them
     if all(map(_errors.was_raised, _jax_programs.failed_tokens())):
-        _jax_programs.forget_tokens()  # JAX would say once more what the program has seen
+        _jax_programs.forget_tokens()  # JAX would repeat what the program has seen
     return failures
 
 
 def _unseen_of_tokens() -> list[Exception]:
-    """The failures that JAX would raise while it ends, which may end the process by a signal."""
+    """The failures that JAX would raise at its end, which may end the process by a signal."""
     failures = [e for e in _jax_programs.failed_tokens() if not _errors.was_raised(e)]
     _jax_programs.forget_tokens()
     return failures
@@ -349,7 +349,7 @@ def _flush_at_exit() -> None:
     limit = time_limit()
     if not _world or _world[0][1] == 1:
         _queues.forget_hidden()
-    if not _queues.is_idle_within(limit):  # computing, or waiting, which the guard ends
+    if not _queues.is_idle_within(limit):  # computing; or waiting, which the guard ends
         _say(f"plait: at exit work is still queued after {limit:g} s, and waited for\n")
     found, latest = [*flush(), *_unseen_of_tokens()], _core.latest_failure()[0]
     failures = list(filter(_errors.is_of_plait, found))
@@ -358,7 +358,7 @@ def _flush_at_exit() -> None:
         _failed.append(True)
     for text in dict.fromkeys(str(error) for error in found if error not in failures):
         _say(f"plait: a failure of JAX's own, which it tells at exit, seen or not: {text}\n")
-    # The program may have seen it as an error of JAX's.
+    # The program may have seen it as an error of JAX's own.
     if latest and not failures and not _errors.was_raised(latest):
         text = "seen as an error of JAX's alone, or of a program whose results nobody has"
         _say(f"plait: a failure {text}: {latest}\n")
@@ -369,9 +369,9 @@ def _is_interactive() -> bool:
 
 
 def _close_records() -> None:
-    """The flight recorder stays after a failure; rank 0 makes the trace of a job that ended well.
+    """Keeps the flight recorder after a failure; rank 0 makes the trace of a job that ended well.
 
-    ``plait run`` makes it itself, when all ranks are gone.
+    ``plait run`` makes the trace itself, when all ranks are gone.
     """
     if not _core.lib.plait_trace_is_open():
         return
@@ -382,12 +382,12 @@ def _close_records() -> None:
     if part and rank == 0 and not _failed and "PLAIT_RUN_JOB" not in os.environ:
         try:
             _trace.merge_at_exit(part, size)
-        except (OSError, _record.UnreadableError) as error:  # of which the rest must not wait
+        except (OSError, _record.UnreadableError) as error:  # the rest must not wait for it
             _say(f"plait: the trace cannot be made: {error}\n")
 
 
 def _why_not_finalize() -> str:
-    """What MPI_Finalize, which waits for all ranks, could wait for for ever."""
+    """Why MPI_Finalize, which waits for all ranks, could wait for ever; or ""."""
     if _core.lib.plait_guard_lost():
         return "other ranks are lost"
     if _core.lib.plait_guard_late():
@@ -396,9 +396,9 @@ def _why_not_finalize() -> str:
 
 
 def _note_path(kind: str) -> str:
-    """Of a note of this rank in the folder of ``plait run``; "" where there is none.
+    """Path of this rank's note in the folder of ``plait run``; "" if there is none.
 
-    A process that the rank has started is none, though it may have MPI and the environment.
+    A process that the rank has started has no note, though it may have MPI and the environment.
     """
     folder, wrapper = os.environ.get("PLAIT_RUN_FOLDER"), os.environ.get("PLAIT_RUN_WRAPPER")
     is_rank = folder and wrapper == str(os.getppid())
@@ -406,9 +406,9 @@ def _note_path(kind: str) -> str:
 
 
 def _note_leaving(how: str = "") -> None:
-    """Tells ranks that wait for this one to make a communicator; MPI_Finalize waits for them.
+    """Tells ranks that wait to make a communicator with this one; MPI_Finalize waits for them.
 
-    how: what has failed. Nobody sees a note half written: an empty one says that nothing has.
+    how: what has failed; empty: nothing has. Nobody sees a half-written note.
     """
     path = _note_path("left")
     if path and "mpi4py.MPI" in sys.modules:
@@ -419,9 +419,9 @@ def _note_leaving(how: str = "") -> None:
 
 @contextlib.contextmanager
 def entering_mpi() -> Iterator[None]:
-    """Lets ``plait run`` see that this rank waits for all in MPI_Init, also for one that is gone.
+    """Lets ``plait run`` see that this rank waits in MPI_Init for all ranks, also for lost ones.
 
-    Within it nothing of plait can look.
+    Inside MPI_Init, plait cannot look itself.
     """
     path = _note_path("enters")
     with contextlib.suppress(OSError):
@@ -434,7 +434,7 @@ def entering_mpi() -> Iterator[None]:
 
 
 def _see_the_raised() -> None:
-    """An uncaught exception that a hook has had which the program has set after plait's."""
+    """Notes an uncaught exception that went to a hook which the program has set after plait's."""
     raised = getattr(sys, "last_value", None)
     if _former and sys.excepthook is not _hook and raised is not None and not _failed:
         _failed.append(True)
@@ -442,7 +442,7 @@ def _see_the_raised() -> None:
 
 
 def _in_a_child() -> None:
-    """After fork(): whether the MPI that is there is its parent's."""
+    """After fork(): notes whether MPI is there, which then belongs to the parent."""
     module = sys.modules.get("mpi4py.MPI")
     if _mpi or (module is not None and module.Is_initialized()):
         _raised_before.append(getattr(sys, "last_value", None))
@@ -452,12 +452,13 @@ os.register_at_fork(after_in_child=_in_a_child)
 
 
 def _leave_child() -> None:
-    """Without mpi4py's own handlers, which would call MPI_Finalize or MPI_Abort for its parent.
+    """Skips mpi4py's own handlers, which would call MPI_Finalize or MPI_Abort for the parent.
 
-    Nor JAX's, which would wait for the parent's threads. A code is known by sys.exit() and mpi4py.
+    Also skips JAX's, which would wait for the parent's threads. sys.exit() and mpi4py tell the
+    code.
     """
     if _raised_before:
-        for file in gc.get_objects():  # what is still open, as the interpreter's end would
+        for file in gc.get_objects():  # open files, as the interpreter's end would flush them
             if issubclass(type(file), io.IOBase):
                 with contextlib.suppress(Exception):
                     file.flush()
@@ -469,7 +470,7 @@ def _leave_child() -> None:
 
 @atexit.register
 def _at_exit() -> None:
-    """Runs before JAX's and mpi4py's own handlers, as it was registered after them."""
+    """Runs before JAX's and mpi4py's own handlers, since it was registered after them."""
     if is_forked():
         _leave_child()
         return

@@ -109,13 +109,13 @@ def _row(call: ExplainedCall, n: int, with_rank: bool) -> tuple[str, ...]:
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> str:
-    """Numbers to the right, and what they are of."""
+    """Numbers, right-aligned, and their units."""
     *numbers, last = row
     return "  ".join([*(w.rjust(n) for w, n in zip(numbers, widths, strict=True)), last])
 
 
 def amount(n: int) -> str:
-    """A number of bytes for people."""
+    """A number of bytes in readable units."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if n >= size:
             return f"{n / size:.4g} {unit}"
@@ -124,7 +124,7 @@ def amount(n: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _Around:
-    """What an operation is in."""
+    """The loops, branches and mesh around an operation."""
 
     times: int = 1
     where: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ def explain(
 
 
 def operations(jaxpr: Any, around: _Around = _Around()) -> Iterator[tuple[Called, _Around]]:
-    """The operations of the core in a jaxpr and in those within, in order."""
+    """The operations of the core in a jaxpr and in the jaxprs within it, in order."""
     for eqn in jaxpr.eqns:
         rule = _platforms.rules.get(eqn.primitive)
         if rule is None:
@@ -182,7 +182,7 @@ def operations(jaxpr: Any, around: _Around = _Around()) -> Iterator[tuple[Called
         avals_in, avals_out = ([v.aval for v in s] for s in (eqn.invars, eqn.outvars))
         mesh = _platforms.mesh_in(eqn.params)
         asked = Asked(avals_in, avals_out, 1 if mesh is None else mesh.size)
-        with eqn.ctx.manager:  # as JAX lowers it: in the context that it was traced in
+        with eqn.ctx.manager:  # as JAX lowers it: in the context of its trace
             rule(asked, *eqn.invars, **eqn.params)
         if asked.called is not None:
             yield asked.called, around
@@ -201,7 +201,7 @@ def _of_inner(eqn: Any, around: _Around) -> Iterator[tuple[Called, _Around]]:
 
 
 def _inner(eqn: Any, around: _Around) -> Iterator[tuple[Any, _Around]]:
-    """The jaxprs that an equation runs, each with what it is in then."""
+    """The jaxprs that an equation runs, each with its surroundings."""
     name, params = eqn.primitive.name, eqn.params
     if name == "scan":
         yield params["jaxpr"], around.again(params["length"])
@@ -212,7 +212,7 @@ def _inner(eqn: Any, around: _Around) -> Iterator[tuple[Any, _Around]]:
         n = len(params["branches"])
         for i, branch in enumerate(params["branches"]):
             yield branch, around.within(f"in branch {i} of {n}")
-    elif name == "custom_linear_solve":  # the others are for derivatives
+    elif name == "custom_linear_solve":  # the other jaxprs are for derivatives
         yield params["jaxprs"].solve, around
     else:
         for value in params.values():

@@ -13,10 +13,10 @@ _KINDS = (
 
 
 def replaceable(path: str) -> str:
-    """The path at which a file is put in place: of a link what it leads to.
+    """The path at which a file is put in place: for a link, its target.
 
-    Raises OSError for what is there and is no file, as a device or a pipe, which would be gone
-    afterwards; and for a name that no file has, as "" and "folder/".
+    Raises OSError for an existing path that is no file, such as a device or a pipe, which would be
+    gone afterwards; and for a name that no file can have, such as "" and "folder/".
     """
     try:
         mode = os.stat(path).st_mode

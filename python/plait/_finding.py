@@ -1,17 +1,17 @@
-"""What `plait doctor` says: one finding for each thing that it looked at."""
+"""The findings of `plait doctor`: one for each thing that it looked at."""
 
 import dataclasses
 from collections.abc import Iterable
 
 OK, NOTE, WARNING, ERROR = "ok", "note", "warning", "error"
-MARK = "plait-selftest "  # the line with the figures of the self-test
+MARK = "plait-selftest "  # starts the line with the figures of the self-test
 _SEVERITY, _SUBJECT = len(WARNING), len("flight recorder")
 _MARGIN = " " * (_SEVERITY + _SUBJECT + 4)
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """How bad it is, what it is about, what was seen, and what mends it."""
+    """How bad it is, what it is about, what was seen, and how to fix it."""
 
     severity: str
     subject: str
@@ -20,7 +20,7 @@ class Finding:
 
 
 def lines(findings: Iterable[Finding]) -> list[str]:
-    """The findings as text; what to do is on lines of its own."""
+    """The findings as text, with the remedies on lines of their own."""
     out = []
     for f in findings:
         seen = f.seen.replace("\n", "\n" + _MARGIN)
@@ -30,7 +30,7 @@ def lines(findings: Iterable[Finding]) -> list[str]:
 
 
 def verdict(findings: Iterable[Finding]) -> str:
-    """The last line: how many there are of each kind that matters."""
+    """The last line: the number of findings of each kind that matters."""
     severities = [f.severity for f in findings]
     n_errors, n_warnings = severities.count(ERROR), severities.count(WARNING)
     if not n_errors and not n_warnings:

@@ -64,7 +64,7 @@ def keep_order(primitive: jex.Primitive) -> None:
 
 
 def _batched(primitive: Any) -> tuple:
-    """The primitive that equinox binds under jax.vmap for those of its kind, of which this is."""
+    """If the primitive is equinox's own, the one that equinox binds for it under jax.vmap."""
     theirs = sys.modules.get("equinox.internal._primitive")
     is_theirs = primitive in getattr(theirs, "_vprim_impl_registry", ())
     return (theirs._vprim_p,) if is_theirs else ()  # type: ignore[union-attr]
@@ -82,7 +82,7 @@ def _keep(primitive: Any) -> None:
 
 
 def _with_effect(abstract_eval: Callable, effects_of: Callable) -> Callable:
-    """The same type, and the effect if there is one in what the primitive does."""
+    """The same type, and plait's effect if the primitive's contents have it."""
 
     def typed(*avals: Any, **params: Any) -> tuple[Sequence, Any]:
         results, effects = abstract_eval(*avals, **params)

@@ -1,4 +1,4 @@
-"""Transforms as the public functions of plait.fft ask for them: arguments, layouts, the call."""
+"""Transforms as the public functions of plait.fft request them: arguments, layouts, the call."""
 
 import dataclasses
 import math
@@ -21,7 +21,7 @@ SINGLE, DOUBLE = ("float32", "complex64"), ("float64", "complex128")
 
 
 def _possible(x: Any) -> Any:
-    """The array, in single precision where it was made before double precision was switched off."""
+    """The array, in single precision if it was made before double precision was switched off."""
     dtype = jax.dtypes.canonicalize_dtype(x.dtype)
     return x if dtype == x.dtype else x.astype(dtype)
 
@@ -61,7 +61,7 @@ def as_floating(x: Any, name: str) -> Any:
 
 
 def scale_of(norm: str | None, n: int, sign: int, name: str) -> float:
-    """What the sums over n points of a transform of this sign are multiplied by."""
+    """The factor on the sums over the n points of a transform of this sign."""
     norm = "backward" if norm is None else norm  # as in numpy
     powers = {"backward": 0.0 if sign < 0 else 1.0, "ortho": 0.5}
     powers["forward"] = 1.0 - powers["backward"]
@@ -71,7 +71,7 @@ def scale_of(norm: str | None, n: int, sign: int, name: str) -> float:
 
 
 def integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
-    """The values of an argument, if they are integers."""
+    """The values of an argument, checked to be integers."""
     try:
         return tuple(operator.index(n) for n in values)
     except TypeError:
@@ -79,7 +79,7 @@ def integers(values: Any, name: str, argument: str) -> tuple[int, ...]:
 
 
 def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
-    """numpy's: the axes named, else as many trailing ones as s has entries, else all."""
+    """NumPy's rule: the axes named, else as many trailing ones as s has entries, else all."""
     if axes is None:
         if s is not None and len(s) > ndim:
             raise ValueError(f"{name}: s={s} has {len(s)} entries for an array of {ndim} axes")
@@ -98,10 +98,10 @@ def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
 
 
 def turned(spec: Spec, axes: Sequence[int], sign: int, name: str) -> Spec:
-    """The spec where the path ends: each split of a transformed axis moves to one that is done.
+    """The spec where the path ends: each split of a transformed axis moves to a finished axis.
 
-    Forward to the next one behind, backward to the next one before: the way back of the way
-    there.
+    Forward, the split moves to the next axis behind; backward, to the next one before. So the
+    backward path is the reverse of the forward path.
     """
     now = list(spec)
     todo = [a for a in axes if now[a]]
@@ -142,7 +142,7 @@ def _result_spec(layout: Any, place: _mesh.Place, axes: tuple, sign: int, name: 
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """What a function does. real: None, or which side holds real numbers."""
+    """What a function does; real: which side has real numbers, None for complex transforms."""
 
     name: str
     sign: int
@@ -154,9 +154,9 @@ def _half(shape: Sequence[int], axis: int) -> tuple[int, ...]:
 
 
 def sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int) -> tuple:
-    """What is data of x, what of it is transformed (with zeros behind), and of the result.
+    """The shapes of x's data, of the transformed data (with zeros behind), and of the result.
 
-    shape is that of the real side, where there is one: it cannot be told from n // 2 + 1.
+    shape is that of the real side, if there is one: n cannot be told from n // 2 + 1.
     """
     name, last = kind.name, axes[-1]
     if kind.real == "result":
@@ -175,7 +175,7 @@ def sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int) 
         if len(s) != len(axes):
             raise ValueError(f"{name}: s={s} has {len(s)} entries for {len(axes)} axes")
         for a, n in zip(axes, s, strict=True):
-            out[a] = data[a] if n == -1 else n  # -1: all that there is, as in numpy
+            out[a] = data[a] if n == -1 else n  # -1: all elements, as in NumPy
             operand[a] = out[a] // 2 + 1 if kind.real == "result" and a == last else out[a]
     if kind.real == "operand":
         out = list(_half(operand, last))
@@ -190,7 +190,7 @@ def sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int) 
 def padded(
     place: _mesh.Place, out: tuple, dst: Spec, shape: Any, data: tuple, name: str
 ) -> tuple[int, ...]:
-    """Extents of the result; only who says what is data gets padding, or takes it for that."""
+    """Extents of the result; only callers that give the shape of the data get and pass padding."""
     dims = _mesh_rules.padded(place.mesh, out, dst)
     for a, (n, m) in enumerate(zip(out, dims, strict=True)):
         if n != m and shape is None:
@@ -205,7 +205,7 @@ def padded(
 
 
 def _with_zeros(x: Any, place: _mesh.Place, data: tuple, operand: tuple) -> Any:
-    """The array with zeros behind its data, where more than that is to be transformed."""
+    """The array with zeros behind its data, if more elements than that are transformed."""
     extents = zip(data, operand, x.shape, strict=True)
     x = _mesh.only_data(x, tuple(n if wanted > n else room for n, wanted, room in extents))
     dims = _mesh_rules.padded(place.mesh, operand, place.spec)
@@ -237,7 +237,7 @@ def _transform(
     shape: Any = None,
     first: int = 0,
 ) -> Any:
-    """first: leading axes that are batch, which the convention for specs leaves whole."""
+    """first: leading batch axes, which the convention for specs leaves whole."""
     name = kind.name
     found = sizes(kind, x.shape, axes, s, shape, first)
     whole = found[2] if kind.real == "result" else found[1]
@@ -259,7 +259,7 @@ def bound(
     donate: bool = False,
     first: int = 0,
 ) -> Any:
-    """The call, of an operand and a place that `located` has, and extents that `sizes` has."""
+    """The call, for an operand and place from `located` and extents from `sizes`."""
     name, (x, place, dst), (data, operand, out) = kind.name, at, found
     x = _with_zeros(x, place, data, operand)
     known = (out if kind.real == "result" else data)[first:]
@@ -287,7 +287,7 @@ def bound(
 
 
 def three(kind: Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
-    """Three axes, behind one batch axis at most."""
+    """Transforms three axes, behind at most one batch axis."""
     x = _args.as_array(x, kind.name)
     if x.ndim not in (3, 4):
         raise ValueError(
@@ -299,7 +299,7 @@ def three(kind: Kind, x: Any, layout: Any, shape: Any, given: dict) -> Any:
 
 
 def along(kind: Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any:
-    """Any axes of an array."""
+    """Transforms any axes of an array."""
     x = _args.as_array(x, kind.name)
     s = None if s is None else integers(s, kind.name, "s")
     found = axes_of(axes, s, x.ndim, kind.name)
@@ -309,7 +309,7 @@ def along(kind: Kind, x: Any, s: Any, axes: Any, shape: Any, given: dict) -> Any
 def on(
     kind: Kind, x: Any, place: _mesh.Place, dst: Spec, *, axes: tuple, shape: Any, **given: Any
 ) -> Any:
-    """Some axes of an array that is at a place, to where it is split as dst."""
+    """Transforms axes of an array at a place; the result is split as dst."""
     s = given.pop("s", None)
     given = {"norm": "backward", "donate": False, "mesh": place.mesh} | given
     if place.mesh is None:

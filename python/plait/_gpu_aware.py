@@ -1,6 +1,6 @@
-"""Whether MPI reads the memory of GPUs: two ranks that prove it, and what `plait doctor` says.
+"""Whether MPI reads the memory of GPUs: two ranks that prove it, and `plait doctor`'s report.
 
-A library that says it can, and cannot, ends the ranks: that is an answer, too.
+A library that claims to and cannot ends the ranks: that is an answer, too.
 """
 
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 from plait import _core, _errors, _gpus, _info, _launch, _world
 from plait._finding import ERROR, NOTE, OK, WARNING, Finding
 
-MARK = "plait-gpu-aware "  # lines of rank 0 for who has started it
+MARK = "plait-gpu-aware "  # starts rank 0's lines for the process that started the job
 SUBJECT = "MPI and GPUs"
 RIGHT = "right bytes"
 LIMIT_S = 120
@@ -28,12 +28,12 @@ DISTANCES = {NEAR: "one node", FAR: "two nodes"}
 
 
 def say(**facts) -> None:
-    """One line for who has started the job; at once, since it may be the last one."""
+    """Prints one line for the starter of the job; at once, since it may be the last one."""
     print(MARK + json.dumps(facts), flush=True)
 
 
 def ready(ordinal: int, distance: int) -> dict:
-    """What a proof of this rank would hold for and where it is kept, or why there can be none."""
+    """What this rank's proof would be valid for and where it is kept, or why there can be none."""
     facts = {}
     try:
         _core.ready_device(ordinal)
@@ -45,7 +45,7 @@ def ready(ordinal: int, distance: int) -> dict:
 
 
 def try_it(ordinal: int) -> dict:
-    """The transfers; what was wrong with them, or that there is no room for them."""
+    """Tries the transfers; returns what was wrong with them, or that memory ran out."""
     try:
         _gpus.mpi_prove(ordinal)
     except MemoryError as error:
@@ -56,7 +56,7 @@ def try_it(ordinal: int) -> dict:
 
 
 def main() -> None:
-    """One of two ranks. Rank 0 says what is at stake before it is tried, and then how it went."""
+    """One of two ranks. Rank 0 says what is tried before the trial, and then how it went."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     mpi = _world.mpi()
     comm = mpi.COMM_WORLD if mpi else None
@@ -76,7 +76,7 @@ def main() -> None:
         if whys:
             say(answer="no", why=whys[0])
     if not whys:
-        comm.Barrier()  # what was said is on its way
+        comm.Barrier()  # what was said is on its way by then
         ranks = comm.allgather(try_it(ordinal))
         found = [facts for facts in ranks if "failed" in facts] + [f for f in ranks if f]
         if comm.rank == 0:
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def command(launcher: str) -> list[str]:
-    """The job; launcher: how two ranks are started, empty for `plait run`."""
+    """The command of the job; launcher: starts two ranks, empty for `plait run`."""
     if launcher:
         return [*shlex.split(launcher), sys.executable, "-m", "mpi4py", "-m", "plait._gpu_aware"]
     run = [sys.executable, "-m", "plait", "run", "-n", "2", "--timeout", str(LIMIT_S)]
@@ -95,7 +95,7 @@ def command(launcher: str) -> list[str]:
 
 
 def run_job(launcher: str) -> tuple[int | None, str, str]:
-    """Exit code, None where there was no end, and what was printed."""
+    """Exit code, None if the job did not end, and the output."""
     try:
         done = _launch.run_captured(command(launcher), LIMIT_S + 30, PLAIT_CUDA="1")
     except subprocess.TimeoutExpired:
@@ -104,7 +104,7 @@ def run_job(launcher: str) -> tuple[int | None, str, str]:
 
 
 def said_in(output: str) -> dict:
-    """All that rank 0 has said; a line that is not whole says nothing."""
+    """All that rank 0 has said, without incomplete lines."""
     said = {}
     for line in output.splitlines():
         _, mark, text = line.partition(MARK)
@@ -116,7 +116,7 @@ def said_in(output: str) -> dict:
 
 
 def how_it_ended(code: int | None, errors: str) -> str:
-    """Why there is no answer, in a line."""
+    """One line on why there is no answer."""
     lines = [line.strip() for line in errors.splitlines() if "was killed by" in line]
     if code is None:
         return f"no end after {LIMIT_S} s"
@@ -124,7 +124,7 @@ def how_it_ended(code: int | None, errors: str) -> str:
 
 
 def remember(places: list, answer: str, why: str) -> None:
-    """Keeps an answer where ranks look for it: all of it, or what was there."""
+    """Keeps an answer where ranks look for it: the file is replaced whole or not at all."""
     for key, name in places:
         file = Path(name)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def remember(places: list, answer: str, why: str) -> None:
 
 
 def judge(code: int | None, output: str, errors: str) -> tuple[str, str, dict]:
-    """The answer, empty where nothing could be tried; why; what was said."""
+    """The answer, empty if nothing could be tried; the reason; what rank 0 said."""
     said = said_in(output)
     if not said.get("places") or "failed" in said:
         last = said.get("failed") or said.get("why") or "\n".join(errors.strip().splitlines()[-6:])
@@ -147,7 +147,7 @@ def judge(code: int | None, output: str, errors: str) -> tuple[str, str, dict]:
 
 
 def check(launcher: str = "") -> Iterator[Finding]:
-    """Proves it anew and remembers the answer, where there is a GPU."""
+    """Repeats the proof and remembers the answer, if there is a GPU."""
     wanted = os.environ.get("PLAIT_GPU_AWARE", "auto")
     if not _info.gpus():
         return

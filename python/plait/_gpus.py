@@ -1,4 +1,4 @@
-"""What the core says of CUDA devices, and of what MPI does with their memory."""
+"""What the core reports about CUDA devices, and what MPI does with their memory."""
 
 import ctypes
 import os
@@ -10,24 +10,24 @@ for _text in ("plait_cuda_device_say", "plait_gpu_aware_say"):
 
 
 def names() -> list[str]:
-    """The CUDA devices that there are, in words; wheels were told."""
+    """The CUDA devices, in words; the wheels' libraries are known by then."""
     found = []
     while said := _core.lib.plait_cuda_device_say(len(found)):
-        if b", sm_" not in said:  # why there is none
+        if b", sm_" not in said:  # the text says why there is none
             break
         found.append(said.decode())
     return found
 
 
 def mpi_key(ordinal: int, distance: int) -> tuple[str, str]:
-    """What a proof that MPI reads a device's memory would hold for, and the file that keeps it."""
+    """What a proof that MPI reads a device's memory is valid for, and the file that keeps it."""
     key, file = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(4096)
     _core.check(_core.lib.plait_gpu_aware_key(ordinal, distance, key, len(key), file, len(file)))
     return key.value.decode(errors="surrogateescape"), os.fsdecode(file.value)
 
 
 def mpi_worth_trying() -> None:
-    """Raises where the library says that it cannot."""
+    """Raises if the library says that it cannot."""
     _core.check(_core.lib.plait_gpu_aware_worth_trying())
 
 

@@ -13,9 +13,9 @@ class Group:
     """What ``comm=`` means at a call, as the parameter ``group`` of its primitive.
 
     comm: number of the communicator; None: one over devices, known when the program is lowered.
-    rank: this process's; None over devices, where one program is every rank.
-    mode: calls by effect, by token, and their tangents, have a communicator each.
-    mesh: axes of the manual region's mesh; every place along those not in ``over`` is a group
+    rank: this process's; None over devices, where one program serves every rank.
+    mode: calls by effect, calls by token, and their tangents have a communicator each.
+    mesh: axes of the manual region's mesh; every place along axes not in ``over`` is a group
         of its own.
     over: mesh axes that number the ranks, the first one slowest.
     checks: the region tracks what varies over its axes (check_vma).
@@ -30,11 +30,11 @@ class Group:
     checks: bool = False
 
     def of_tangents(self) -> "Group":
-        """The same ranks, for tangents whose messages must not meet others."""
+        """The same ranks, for tangents, whose messages must not meet others."""
         return self._in_mode(self.mode + _comm.TANGENTS)
 
     def by_effect(self) -> "Group":
-        """The same ranks, for calls that the effect orders."""
+        """The same ranks, for calls ordered by the effect."""
         return self._in_mode("effect")
 
     def _in_mode(self, mode: str) -> "Group":
@@ -42,7 +42,7 @@ class Group:
         return dataclasses.replace(self, comm=comm, mode=mode)
 
     def number(self, devices: tuple | None) -> int:
-        """The registry's number; ``devices`` are those that the program is lowered for."""
+        """The registry's number; ``devices``: those that the program is lowered for."""
         if self.comm is not None:
             return self.comm
         if devices is None:
@@ -69,7 +69,7 @@ def of_devices(devices: tuple) -> Group:
 
 
 def devices_of(name: str, ctx: Any, n_meant: int) -> tuple:
-    """The devices of an operation's mesh, which are those that its program is compiled for."""
+    """The devices of an operation's mesh: those that its program is compiled for."""
     devices = _jax.lowering_devices(ctx)
     if devices is None:
         raise TypeError(f"plait.{name}: {_jax.NO_DEVICES}")
@@ -86,14 +86,14 @@ def devices_of(name: str, ctx: Any, n_meant: int) -> tuple:
 
 
 def along(mesh: tuple[tuple[str, int], ...], over: tuple[str, ...], devices: tuple) -> Group:
-    """Groups of a mesh's devices, one for each place along its axes that are not in ``over``."""
+    """Groups of a mesh's devices, one for each place along the axes not in ``over``."""
     size = math.prod(n for name, n in mesh if name in over)
     group = Group(None, size, mesh=mesh, over=over)
     return Group(group.number(tuple(devices)), size)
 
 
 def of_each(devices: tuple) -> Group:
-    """Each device a group of its own."""
+    """A group of its own for each device."""
     return Group(_comm.over_devices(tuple((d,) for d in devices)), 1)
 
 
@@ -106,7 +106,7 @@ def _names(comm: Any) -> tuple[str, ...] | None:
 
 
 def of(comm: Any, name: str, token: Any) -> Group:
-    """The ranks that ``comm=`` of operation ``name`` means where it is called."""
+    """The ranks that ``comm=`` means at a call of operation ``name``."""
     axes = _names(comm)
     mesh = _jax.manual_mesh()
     mode = "effect" if token is None else "token"

@@ -1,4 +1,4 @@
-"""Interrupts (^C) that wait until what ranks make together is made, and remembered."""
+"""Holds interrupts (^C) until what the ranks make together is made and remembered."""
 
 import contextlib
 import signal
@@ -10,9 +10,9 @@ from collections.abc import Iterator
 def interrupts() -> Iterator[None]:
     """``KeyboardInterrupt`` comes at the end of the block.
 
-    In the midst of it would be one between two of several steps that all ranks take in one order:
-    the next try of an interrupted rank would begin with the first one again, and meet the others'
-    second. A handler that is none of Python's (the process ends by the signal, say) is left alone.
+    Inside the block, it could come between two of several steps that all ranks take in one order.
+    On its next try an interrupted rank would begin with the first step again, and meet the others'
+    second step. A handler that is not Python's (say, the process ends by the signal) is left alone.
     """
     is_main = threading.current_thread() is threading.main_thread()
     usual = signal.getsignal(signal.SIGINT) if is_main else None

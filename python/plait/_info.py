@@ -17,8 +17,8 @@ names = {MPI.THREAD_SINGLE: "SINGLE", MPI.THREAD_FUNNELED: "FUNNELED",
          MPI.THREAD_SERIALIZED: "SERIALIZED", MPI.THREAD_MULTIPLE: "MULTIPLE"}
 print(names[MPI.Query_thread()])
 """
-# The library is asked in a process of its own: importing JAX here would cost a second, and a
-# package that cannot be imported must not keep the table from being printed.
+# A process of its own asks the library: importing JAX here would cost a second, and a package that
+# cannot be imported must not keep the table from being printed.
 LIBRARY_PROBE = """
 import ctypes, json
 from plait import _core
@@ -33,7 +33,8 @@ for name in ("plait_fft1_isa", "plait_op_count"):
 print(json.dumps(facts))
 """
 
-# Names and texts of CUDA's libraries, one text for each device, and how ranks reach each other's.
+# Names and texts of CUDA's libraries, a text for each device, and how ranks reach each other's
+# memory.
 CUDA_PROBE = """
 import ctypes, json
 from plait import _core
@@ -71,7 +72,7 @@ print(json.dumps(_gpus.mpi_say(0)))
 
 
 def read(path, otherwise="unknown"):
-    """A file of the kernel's in one line."""
+    """A kernel file, joined to one line."""
     try:
         return " ".join(Path(path).read_text().split()) or otherwise
     except OSError:
@@ -87,10 +88,10 @@ def package(name):
 
 
 def ask(code, environment=None):
-    """What a Python process says last for `code`, or None if it fails."""
+    """The last output of a Python process for `code`, or None if the process fails."""
     try:
         done = subprocess.run(
-            # not the current folder's modules
+            # -P: not the current folder's modules
             [sys.executable, "-P", "-c", _mpi_find.SPEAKER + code],
             capture_output=True,
             text=True,
@@ -153,7 +154,7 @@ def gpus():
 
 
 def gpu_aware():
-    """What MPI does with their memory."""
+    """What MPI does with the memory of CUDA devices."""
     try:
         launcher = _mpi_find.find_launcher(_mpi_find.find_mpi())
     except _mpi_find.NoMpiError:
@@ -164,7 +165,7 @@ def gpu_aware():
 
 
 def cuda_rows():
-    """CUDA's libraries, or where they were looked for; devices."""
+    """CUDA's libraries, or where they were looked for; and the devices."""
     text = ask(CUDA_PROBE)
     if text is None:
         yield "CUDA", "unknown: the C library cannot be loaded"
@@ -175,7 +176,7 @@ def cuda_rows():
         refused = "refused: PLAIT_CUDA=0, or JAX has no CUDA plugin; PLAIT_CUDA=1 has them accepted"
         yield "CUDA arrays", "accepted; PLAIT_CUDA=0 has them refused" if accepted else refused
     if is_absent:
-        yield "CUDA", libraries[0][1]  # of a machine without CUDA one text is enough
+        yield "CUDA", libraries[0][1]  # one text is enough for a machine without CUDA
         return
     for name, said in libraries:
         yield f"CUDA {name}", said
@@ -198,7 +199,7 @@ def cache_sizes():
 
 
 def cpu_facts():
-    """What the kernel says of the first core."""
+    """The kernel's facts about the first core."""
     facts = {}
     for line in read_lines("/proc/cpuinfo"):
         key, _, value = line.partition(":")
@@ -222,7 +223,7 @@ def cpu_rows():
 
 
 def read_lines(path):
-    """The lines of a file, none if it is absent."""
+    """The lines of a file; none if it does not exist."""
     try:
         return Path(path).read_text().splitlines()
     except OSError:
@@ -251,7 +252,7 @@ def memory_rows():
 
 
 def config_rows():
-    """The environment variables that plait reads and somebody has set."""
+    """The environment variables that plait reads and that are set."""
     names = [name for name in sorted(os.environ) if name.startswith(("PLAIT_", "MPI4PY_"))]
     yield "set in the environment", ", ".join(f"{n}={os.environ[n]}" for n in names) or "nothing"
 

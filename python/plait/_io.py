@@ -1,4 +1,4 @@
-"""Global arrays and what is outside of them: parts of processes, host memory, files."""
+"""Global arrays and the world outside: parts of processes, host memory, files."""
 
 import contextlib
 import math
@@ -22,7 +22,7 @@ Box = tuple[tuple[int, int], ...]  # lo and hi along each axis
 
 
 def _box(index: Sequence[slice], dims: Sequence[int], data: Sequence[int]) -> Box:
-    """What of a shard is data."""
+    """The part of a shard that is data."""
     box = []
     for part, n, m in zip(index, dims, data, strict=True):
         lo, hi, _ = part.indices(n)
@@ -35,24 +35,24 @@ def _extents(box: Box) -> tuple[int, ...]:
 
 
 def _cut(box: Box) -> tuple[slice, ...]:
-    """The data of a shard in the shard."""
+    """Where the data of a shard lies within the shard."""
     return tuple(slice(0, n) for n in _extents(box))
 
 
 def _place(box: Box) -> tuple[slice, ...]:
-    """The data of a shard in the whole."""
+    """Where the data of a shard lies within the whole."""
     return tuple(slice(lo, hi) for lo, hi in box)
 
 
 def _boxes(sharding: Any, dims: tuple[int, ...], data: tuple[int, ...]) -> dict[Any, Box]:
-    """Of every device, in the order of its mesh."""
+    """The box of every device, in the order of its mesh."""
     found = sharding.devices_indices_map(dims)
     order = list(sharding.mesh.devices.flat) if isinstance(sharding, NamedSharding) else found
     return {device: _box(found[device], dims, data) for device in order}
 
 
 def _owned(boxes: dict[Any, Box]) -> dict[Any, Box]:
-    """Each box once: with the first device that has it; empty ones with nobody."""
+    """Each box once: with the first device that has it; empty boxes with no device."""
     seen: set[Box] = set()
     owned = {}
     for device, box in boxes.items():
@@ -89,7 +89,7 @@ def _is_mine(device: Any) -> bool:
 def _assemble(
     sharding: NamedSharding, dims: tuple[int, ...], parts: dict[Any, np.ndarray], dtype: Any
 ) -> Array:
-    """The global array of the data of this process's devices, with zeros where there are none."""
+    """The global array from the data of this process's devices, with zeros elsewhere."""
     shard = sharding.shard_shape(dims)
     arrays = []
     for device, part in parts.items():
@@ -222,7 +222,7 @@ def _bytes_of(owned: dict[Any, Box], process: int, dtype: Any) -> int:
 def _joined(
     flat: np.ndarray, owned: dict[Any, Box], processes: Sequence[int], data: tuple, dtype: Any
 ) -> np.ndarray:
-    """The whole from the boxes of all processes, one after the other."""
+    """The whole from the boxes of all processes, in order."""
     whole, at = np.empty(data, dtype), 0
     for process in processes:
         for device, box in owned.items():
@@ -237,12 +237,12 @@ def _joined(
 
 
 def _runs(box: Box, shape: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], int]]:
-    """What of a box lies together in the file: first element, index in the box, elements."""
+    """Contiguous runs of a box in the file: first element, index in the box, elements."""
     extents = _extents(box)
     k = len(shape)
     while k > 0 and extents[k - 1] == shape[k - 1]:
         k -= 1
-    k = max(k - 1, 0)  # axes before this one are walked
+    k = max(k - 1, 0)  # loops over the axes before this one
     strides = [math.prod(shape[a + 1 :]) for a in range(len(shape))]
     n = math.prod(extents[k:])
     for index in np.ndindex(*extents[:k]) if n else ():
@@ -252,7 +252,7 @@ def _runs(box: Box, shape: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ..
 
 
 def _move_all(move: Callable, view: memoryview, offset: int) -> None:
-    """Pread or pwrite of all of it: one call may do less."""
+    """Pread or pwrite of all bytes: one call may do less."""
     while len(view) > 0:
         n = move([view[: 1 << 30]], offset)
         if n == 0:
@@ -267,9 +267,9 @@ def _transfer(move: Callable, part: np.ndarray, box: Box, shape: tuple, offset: 
 
 
 def _together(team: _team.Team, act: Callable[[], Any]) -> Any:
-    """Does something on this process; if it fails on one, all raise what that one says.
+    """Does something on this process; if it fails on one, all raise the error of that process.
 
-    Whatever it is: the others wait for this one.
+    This covers any error: the others wait for this process.
     """
     made, failure = None, ""
     try:
@@ -282,9 +282,9 @@ def _together(team: _team.Team, act: Callable[[], Any]) -> Any:
 
 
 def _agree(team: _team.Team, mean: Callable[[], tuple[str, Any]]) -> Any:
-    """What this process means; all mean the same by its text, or all raise what each of them does.
+    """The intent of this process; by their texts, all must have the same, or all raise every text.
 
-    Where it means nothing on one, the others learn why: they wait for it.
+    If finding it fails on one process, the others learn why: they wait for that process.
     """
     try:
         text, meant = mean()
@@ -298,11 +298,11 @@ def _agree(team: _team.Team, mean: Callable[[], tuple[str, Any]]) -> Any:
 
 
 def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int]:
-    """A file beside ``path`` of the right size, with its header; its name, and where data begin.
+    """A file beside ``path`` of the right size, with its header; returns its name and data offset.
 
-    It may be read by no others than what it will replace.
+    It is readable for nobody who could not read the file that it will replace.
     """
-    path = _files.replaceable(path)  # a link stays one
+    path = _files.replaceable(path)  # a link stays a link
     name = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.part")
     with open(name, "xb") as file:
         try:
@@ -319,14 +319,14 @@ def _create(path: str, dtype: np.dtype, data: tuple[int, ...]) -> tuple[str, int
 
 
 def _give_mode(name: str, path: str, more: int = 0) -> None:
-    """That of the file at ``path``, if there is one."""
+    """Gives the file the mode of the file at ``path``, if there is one."""
     with contextlib.suppress(FileNotFoundError):
         os.chmod(name, stat.S_IMODE(os.stat(path).st_mode) | more)
 
 
 def _put_in_place(name: str, path: str) -> None:
     path = _files.replaceable(path)
-    _give_mode(name, path)  # now that it is written: it may be read-only
+    _give_mode(name, path)  # after writing: the mode may be read-only
     os.replace(name, path)
 
 
@@ -352,7 +352,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
             f"save: dtype {dtype} is none of NumPy's files; of keys save jax.random.key_data(x)"
         )
     dtype = np.dtype(dtype)
-    if dtype.kind not in "biufc" or np.dtype(dtype.type).isbuiltin != 1:  # or float8_e5m2
+    if dtype.kind not in "biufc" or np.dtype(dtype.type).isbuiltin != 1:  # e.g. float8_e5m2
         raise ValueError(
             f"save: dtype {dtype} is none of NumPy's files; convert x to float32 first"
         )
@@ -362,7 +362,7 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
 def _file_of(
     path: str | os.PathLike[str], x: Array, shape: Sequence[int] | None
 ) -> tuple[str, tuple[str, np.dtype, tuple[int, ...]]]:
-    """The name, dtype and shape of an array's file, and all that must be the same on all."""
+    """The name, dtype and shape of an array's file, and the text that all must have alike."""
     data = _mesh.data_of(shape, x.shape, 0, "save")
     dtype, name = _numpy_dtype(x.dtype), os.fsdecode(path)
     spec = getattr(x.sharding, "spec", "")
@@ -414,7 +414,7 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
 
 
 def _header(path: str) -> tuple[tuple[int, ...], np.dtype, int]:
-    """Shape, dtype, and where data begin."""
+    """Shape, dtype, and data offset."""
     with open(path, "rb") as file:
         try:
             version = np.lib.format.read_magic(file)
@@ -423,7 +423,7 @@ def _header(path: str) -> tuple[tuple[int, ...], np.dtype, int]:
                 (2, 0): np.lib.format.read_array_header_2_0,
             }[version]
             shape, is_fortran, dtype = read(file)
-        except Exception as error:  # a damaged one may be anything to NumPy's parser
+        except Exception as error:  # NumPy's parser may raise anything for a damaged file
             raise OSError(f"{path} is no .npy file that plait reads: {error}") from None
         offset, n_bytes = file.tell(), os.fstat(file.fileno()).st_size
     if is_fortran and len(shape) > 1:
@@ -436,7 +436,7 @@ def _header(path: str) -> tuple[tuple[int, ...], np.dtype, int]:
 
 
 def _native(dtype: np.dtype, path: str) -> np.dtype:
-    """In this machine's order of bytes, as JAX has it."""
+    """In this machine's byte order, as JAX has it."""
     native = dtype.newbyteorder("=")
     if jax.dtypes.canonicalize_dtype(native) != native:
         raise ValueError(
@@ -487,7 +487,7 @@ def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
     _check_sharding(sharding, "load")
     team = _team.Team(sharding.device_set, "load")
     shape, dtype, offset = _together(team, lambda: _header(path))
-    # perhaps each from a disk of its own, but under one name: others are different files
+    # perhaps each from its own disk, but under one name: other names are different files
     text = f"{path}, {dtype} {shape}, {sharding.spec}"
     native = _agree(team, lambda: (text, _native(dtype, path)))
     names = _mesh.names_of(sharding.spec, len(shape), "load")

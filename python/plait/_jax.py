@@ -1,7 +1,7 @@
 """The effect, and every private name of JAX that plait uses.
 
-No other module imports ``jax._src`` but `_jax_programs`. Run on 0.10.2, and the oldest and newest
-JAX of `_versions`.
+Only `_jax_programs` imports ``jax._src`` as well. Run on 0.10.2, and on the oldest and newest JAX
+of `_versions`.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from jax.interpreters import ad, mlir
 from plait._asked import Asked
 
 trace_state_clean = _core.trace_state_clean
-ArrayImpl = _array.ArrayImpl  # arrays that are no tracers
+ArrayImpl = _array.ArrayImpl  # concrete arrays, not tracers
 bool_state = _config.bool_state
 use_abstract_mesh = _mesh.use_abstract_mesh
 NO_ABSTRACT_MESH = _mesh.empty_abstract_mesh
@@ -34,7 +34,7 @@ no_trace = _core.eval_trace
 
 
 class _Traces:
-    """Where JAX does not show its own variable, which is read in half of the time."""
+    """Fallback if JAX hides its own variable, which takes half the time to read."""
 
     value = property(lambda _: _core.trace_ctx.trace)
 
@@ -43,14 +43,14 @@ traces = getattr(_core, "trace_state_strong_ref", _Traces())
 
 
 def is_staging() -> bool:
-    """Whether what is called here is done later, by a program that is being traced."""
+    """Whether a call made here runs later, in a program that is being traced."""
     return isinstance(traces.value, _pe.DynamicJaxprTrace)
 
 
 def is_splitting() -> bool:
-    """Whether JAX takes apart what depends on unknown operands, as for jax.linear_transpose.
+    """Whether JAX splits off what depends on unknown operands, as for jax.linear_transpose.
 
-    What does not depend on them is done at once, where nothing may say on which devices.
+    What does not depend on them is computed at once, where nothing may say on which devices.
     """
     return isinstance(traces.value, _pe.JaxprTrace)
 
@@ -73,7 +73,7 @@ class Ordered(_effects.Effect):
     def __str__(self) -> str:
         return "plait"
 
-    def __repr__(self) -> str:  # in JAX's errors about effects that something does not take
+    def __repr__(self) -> str:  # shown in JAX's errors about unsupported effects
         return f"plait's order of operations, which is lost here: {CURES}"
 
     def __hash__(self) -> int:
@@ -91,13 +91,13 @@ for _registry in (
     _effects.custom_derivatives_allowed_effects,
     _effects.remat_allowed_effects,
     _effects.shardable_ordered_effects,
-    _effects.partial_eval_kept_effects,  # also where nobody uses the result, as of a send
+    _effects.partial_eval_kept_effects,  # kept even if nobody uses the result, as of a send
 ):
     _registry.add_type(Ordered)
 
 
 def is_lost_order(error: Exception) -> bool:
-    """Whether JAX has found no token where the lowering around an operation passes none."""
+    """Whether JAX missed the token because the surrounding lowering passes none."""
     return type(error) is KeyError and error.args == (EFFECT,)
 
 
@@ -109,7 +109,7 @@ def fresh_token() -> Any:
 
 
 def barrier(values: Sequence[Any]) -> list[Any]:
-    """The same values, which XLA puts into nothing together with what makes or takes them."""
+    """The same values; XLA fuses nothing across the barrier."""
     from jax.extend.mlir.dialects import stablehlo
 
     if not values:
@@ -119,7 +119,7 @@ def barrier(values: Sequence[Any]) -> list[Any]:
 
 
 def _token_in(ctx: Any) -> tuple[Any, bool]:
-    """The incoming HLO token; a fresh one where the surrounding lowering passes none."""
+    """The incoming HLO token; a fresh one if the surrounding lowering passes none."""
     if EFFECT in ctx.tokens_in.effects():
         return ctx.tokens_in.get(EFFECT), True
     return fresh_token(), False
@@ -141,7 +141,8 @@ def _never_called(*args: Any) -> Any:
 def _keep_out_of_cache(ctx: Any) -> None:
     """Keeps a program with tokens among its results out of the persistent compilation cache.
 
-    Jaxlib before 0.11 crashes when it writes one. It leaves out programs with host callbacks.
+    Jaxlib before 0.11 crashes when it writes such a program. The cache skips programs with host
+    callbacks.
     """
     is_region = _lowering.is_region
     if jax.__version_info__ < (0, 11) and not is_region and not ctx.module_context.host_callbacks:
@@ -165,7 +166,7 @@ def lower_ordered(ctx: Any, rule: Callable, args: Sequence, attrs: dict) -> list
 def lower_traced(ctx: Any, fun: Callable, args: Sequence, is_local: bool = False) -> Sequence:
     """Traces ``fun`` and lowers it in place; operations inside continue the program's order.
 
-    is_local: ``fun`` sees arrays of one device, without what their types say of a mesh.
+    is_local: ``fun`` sees arrays of one device, whose types say nothing of a mesh.
     """
     avals = ctx.avals_in[: len(args)]
     if is_local:
@@ -185,8 +186,8 @@ def lower_traced(ctx: Any, fun: Callable, args: Sequence, is_local: bool = False
 def beside(axes: Collection[str] | None) -> Iterator[None]:
     """As outside the jax.vmap of a batch that these Explicit mesh axes split.
 
-    A jax.shard_map has all mesh axes then: where an eager jax.vmap lowers a program, and in rules
-    of batches, around which newer JAX does the same.
+    Then a jax.shard_map has all mesh axes. Used where an eager jax.vmap lowers a program, and in
+    batching rules, around which newer JAX does the same.
     """
     env = _core.get_axis_env()
     rest = env.explicit_mesh_axis_names - frozenset(axes or ())
@@ -201,10 +202,10 @@ def beside(axes: Collection[str] | None) -> Iterator[None]:
 
 
 def mesh_of(avals: Sequence) -> Any:
-    """The context that `jax.jit` traces with operands of these types in.
+    """The context in which `jax.jit` traces with operands of these types.
 
-    There new arrays have types with the mesh; while a program is lowered, or a derivative
-    transposed, there is none but that of jax.set_mesh.
+    In it, types of new arrays carry the mesh. While a program is lowered, or a derivative
+    transposed, only jax.set_mesh sets a mesh.
     """
     meshes = (aval.sharding.mesh for aval in avals if isinstance(aval, _core.ShapedArray))
     mesh = next((mesh for mesh in meshes if not mesh.empty), None)
@@ -216,7 +217,7 @@ def mesh_of(avals: Sequence) -> Any:
 
 
 def needs_devices(primitive: Any) -> None:
-    """Lowerings of ``primitive`` depend on the devices: they are not shared between meshes."""
+    """Lowerings of ``primitive`` depend on the devices, so meshes do not share them."""
     _dispatch.prim_requires_devices_during_lowering.add(primitive)
 
 
@@ -238,7 +239,7 @@ def lowering_platforms(ctx: Any) -> Sequence[str]:
 
 
 def n_partitioned(ctx: Any) -> int:
-    """Among how many devices XLA divides the work itself: 1 in a manual region."""
+    """Among how many devices XLA partitions the program itself: 1 in a manual region."""
     where = ctx.module_context.axis_context
     return 1 if hasattr(where, "mesh") else getattr(where, "num_devices", 1)
 
@@ -250,7 +251,7 @@ def manual_mesh() -> Any | None:
 
 
 def axes_of_batches() -> frozenset[str]:
-    """Mesh axes that split the batches of jax.vmap around this, by types or spmd_axis_name."""
+    """Mesh axes that split batches of surrounding jax.vmaps, by types or spmd_axis_name."""
     env = _core.get_axis_env()
     return frozenset(env.explicit_mesh_axis_names) | frozenset(env.spmd_axis_names)
 
@@ -264,23 +265,23 @@ def concrete_mesh() -> Any | None:
 _NO_MESH = jax.sharding.Mesh(np.empty((), object), ())
 
 
-# Of jax.set_mesh, and its value where nobody has called that; JAX 0.12 has changed both.
+# The mesh of jax.set_mesh, and its value if nobody has called that; JAX 0.12 changed both.
 mesh_context = getattr(_config, "device_context", None) or _mesh.device_context
 no_set_mesh = None if hasattr(_config, "device_context") else _mesh.empty_concrete_mesh
 
 
 def alone() -> Any:
-    """The context in which no mesh is set, and new arrays are on one device; outside of traces."""
+    """The context without a mesh, where new arrays are on one device; outside of traces."""
     return contextlib.nullcontext() if concrete_mesh() is None else jax.set_mesh(_NO_MESH)
 
 
 def is_auto(mesh: Any) -> bool:
-    """Whether no axis of a mesh is one of types."""
+    """Whether no axis of a mesh appears in types."""
     return all(kind == jax.sharding.AxisType.Auto for kind in mesh.axis_types)
 
 
 def entered_mesh() -> Any | None:
-    """The mesh of the `with mesh:` around this, as programs before jax.set_mesh have it."""
+    """The mesh of the surrounding `with mesh:`, as programs before jax.set_mesh have it."""
     mesh = _mesh.thread_resources.env.physical_mesh
     return None if mesh.empty else mesh
 
@@ -291,14 +292,14 @@ def checks_vma() -> bool:
 
 
 def vma_of_aval(aval: Any) -> frozenset:
-    """Mesh axes over which a value varies, where the manual region tracks that."""
+    """Mesh axes over which a value varies, if the manual region tracks that."""
     if hasattr(aval, "mat"):  # since jax 0.10
         return aval.mat.varying
     return getattr(aval, "vma", frozenset())
 
 
 def vma_of(x: Any) -> frozenset:
-    """As `vma_of_aval`, of a value."""
+    """As `vma_of_aval`, for a value."""
     return vma_of_aval(jax.typeof(x))
 
 
@@ -325,7 +326,7 @@ def zero_tangent(x: Any) -> Any:
 
 
 def pcast_varying(x: Any, axes: Sequence[str]) -> Any:
-    """Marks ``x`` as varying over those of ``axes`` over which it does not vary yet."""
+    """Marks ``x`` as varying over ``axes``, where it is not so marked already."""
     missing = tuple(a for a in axes if a not in vma_of(x))
     if not missing or not checks_vma():
         return x
@@ -335,7 +336,7 @@ def pcast_varying(x: Any, axes: Sequence[str]) -> Any:
 
 
 def _is_hoisting() -> bool:
-    """Whether JAX looks for what of a scan it can compute once, before the loop."""
+    """Whether JAX is finding the parts of a scan that it can compute once, before the loop."""
     frame, called = inspect.currentframe(), ""
     while frame is not None:
         name = frame.f_code.co_name
@@ -348,7 +349,7 @@ def _is_hoisting() -> bool:
 
 
 def _is_in_while() -> bool:
-    """Whether JAX takes apart a loop of an unknown number of rounds, which can save nothing."""
+    """Whether JAX splits a loop of an unknown number of rounds, which can save nothing."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_name != "_while_partial_eval_custom":
         frame = frame.f_back
@@ -356,15 +357,15 @@ def _is_in_while() -> bool:
 
 
 def saves_unless_complex(primitive: Any) -> None:
-    """Under jax.checkpoint results are saved, as those of all effects, so that backward does
-    not communicate again; complex ones are computed again, since JAX fails to save them, and so
-    are those in a jax.lax.while_loop.
+    """Under jax.checkpoint results are saved, as those of all effects, so that the backward pass
+    does not communicate again. Complex results are computed again, since JAX fails to save them,
+    and so are those in a jax.lax.while_loop.
     """  # noqa: D205, D415
     _pe.partial_eval_jaxpr_custom_rules[primitive] = _save_unless_complex
 
 
 def _saved(eqn: Any, is_saved: bool, unknown: Sequence, is_there: Sequence) -> tuple:
-    """What JAX wants to know of an equation under jax.checkpoint."""
+    """What JAX wants to know about an equation under jax.checkpoint."""
     n = len(eqn.outvars)
     missing = [
         v
@@ -379,7 +380,7 @@ def _saved(eqn: Any, is_saved: bool, unknown: Sequence, is_there: Sequence) -> t
 
 
 def _save_unless_complex(saveable: Any, unknown: Sequence, is_there: Sequence, eqn: Any) -> tuple:
-    # Of a transfer both partners must do the same: one has the complex array as operand.
+    # Both partners of a transfer must do the same: one has the complex array as an operand.
     arrays = [*eqn.invars, *eqn.outvars]
     is_complex = any(jnp.issubdtype(v.aval.dtype, jnp.complexfloating) for v in arrays)
     unknown = [*unknown, _is_hoisting()]
@@ -387,8 +388,8 @@ def _save_unless_complex(saveable: Any, unknown: Sequence, is_there: Sequence, e
 
 
 def _save_rule(saveable: Any, unknown: Sequence, is_there: Sequence, eqn: Any) -> tuple:
-    """Of functions with rules of their own: plait's as its operations, others as JAX has it, but
-    that what a policy moves to other memory stays where it is.
+    """For functions with rules of their own: plait's are treated as its operations, others as by
+    JAX, except that what a policy moves to other memory stays where it is.
     """  # noqa: D205
     if EFFECT in eqn.effects:
         return _save_unless_complex(saveable, unknown, is_there, eqn)
@@ -418,18 +419,19 @@ def is_tracing() -> bool:
 
 
 def compiled() -> Any:
-    """The context in which plait's own programs run, where jax.disable_jit is on, too."""
+    """The context in which plait's own programs run, even if jax.disable_jit is on."""
     return jax.disable_jit(False) if jax.config.jax_disable_jit else contextlib.nullcontext()
 
 
 def trace_state() -> Any:
-    """What differs between the functions that are being traced; equal within one of them."""
+    """A value that differs between functions being traced, and is equal within one of them."""
     return _core.get_opaque_trace_state(convention="plait")
 
 
 def stays_in_loops(primitive: Any) -> None:
-    """Derivatives of a scan leave operations in it whose operands do not change: what changes
-    may differ between ranks, and all must run the same number of operations.
+    """Derivatives of a scan keep operations inside the loop even if their operands do not change:
+    which operands change may differ between ranks, and all must run the same number of
+    operations.
     """  # noqa: D205, D415
 
     def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
@@ -449,9 +451,9 @@ def stays_in_loops(primitive: Any) -> None:
 
 
 def is_constant(primitive: Any) -> None:
-    """Results do not depend on some operands' values: where these are unknown it has none of them.
+    """Results do not depend on some operands' values: if these are unknown, it runs without them.
 
-    But in loops, see `_is_hoisting`, where it is left as it is.
+    Except in loops, see `_is_hoisting`: there it stays as it is.
     """
 
     def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
@@ -485,7 +487,7 @@ def is_batched(x: Any) -> bool:
 def eager_sharding(x: Any) -> tuple | None:
     """Mesh, and spec with an entry an axis, of the array that an eager call is made with.
 
-    Under an eager jax.vmap without the axis of the batch.
+    Under an eager jax.vmap, without the batch axis.
     """
     x, at = underlying(x), None
     if is_batched(x):

@@ -1,6 +1,6 @@
-"""Private names of JAX for programs as a whole: regions, loops, what is compiled ahead of time.
+"""Private names of JAX for whole programs: regions, loops, ahead-of-time compilation.
 
-Those of single operations are in `_jax`.
+`_jax` has those for single operations.
 """
 
 import functools
@@ -39,7 +39,7 @@ _MORE = (
 
 
 def lower_region(ctx: Any, *args: Any, jaxpr: Any) -> Sequence:
-    """Lowers a jaxpr in which the effect is not what surrounds it has; others are."""
+    """Lowers a jaxpr that hides the order effect from its surroundings, but not other effects."""
     others = {effect: ctx.tokens_in.get(effect) for effect in ctx.tokens_in.effects()}
     outside, _jax._lowering.is_region = _jax._lowering.is_region, True
     try:
@@ -62,9 +62,9 @@ def lower_region(ctx: Any, *args: Any, jaxpr: Any) -> Sequence:
 
 
 def lowers_inside(primitive: Any) -> None:
-    """For a primitive with a jaxpr: JAX has it in another form when it wants that.
+    """For a primitive with a jaxpr: gives JAX another form of the primitive on request.
 
-    It lowers some primitives before all others (hijax): from 0.12 on some of jax.numpy, too.
+    JAX lowers some primitives before all others (hijax); from 0.12 on also some of jax.numpy.
     """
     if hasattr(_core.Primitive, "to_lojax"):
         primitive.is_high = lambda *avals, jaxpr: getattr(jaxpr, "is_high", False)
@@ -74,18 +74,18 @@ def lowers_inside(primitive: Any) -> None:
 
 
 def is_ref(x: Any) -> bool:
-    """Whether it is a reference, as of jax.new_ref, to an array that may be written to."""
+    """Whether x is a reference to a mutable array, as from jax.new_ref."""
     return isinstance(x, _core.Ref) or isinstance(getattr(x, "aval", None), _state.AbstractRef)
 
 
 def has_refs(jaxpr: Any) -> bool:
-    """Whether something in it reads references or writes to them, its own ones too."""
+    """Whether the jaxpr reads or writes references, including its own."""
     kinds = (_state.RefEffect, _core.InternalMutableArrayEffect)
     return any(isinstance(effect, kinds) for effect in jaxpr.effects)
 
 
 def communicators(jaxpr: Any) -> set[int | None]:
-    """The numbers of those that operations in it are on; None stands for all meshes."""
+    """The numbers of the communicators of its operations; None stands for all meshes."""
     found: set[int | None] = set()
     for eqn in jaxpr.eqns:
         if _jax.EFFECT in eqn.effects:
@@ -100,7 +100,7 @@ def communicators(jaxpr: Any) -> set[int | None]:
 def close_over_nothing(closed: Any) -> tuple[Any, Sequence]:
     """The jaxpr with its constants turned into leading arguments, and the constants."""
     jaxpr = _pe.convert_constvars_jaxpr(closed.jaxpr)
-    if hasattr(_core, "ClosedJaxpr"):  # one class since jax 0.12
+    if hasattr(_core, "ClosedJaxpr"):  # a single class since jax 0.12
         jaxpr = _core.ClosedJaxpr(jaxpr, ())
     return jaxpr, closed.consts
 
@@ -109,12 +109,12 @@ def close_over_nothing(closed: Any) -> tuple[Any, Sequence]:
 
 
 def is_compiled_alone(primitive: Any) -> bool:
-    """Whether JAX compiles a program of the primitive alone where it is called eagerly."""
+    """Whether JAX compiles the primitive as a program of its own in eager calls."""
     return getattr(primitive.impl, "func", None) is _dispatch.apply_primitive
 
 
 def effects_in(impl: Callable, avals: Sequence, params: dict[str, Any]) -> set:
-    """Effects of what is done eagerly with operands of these types: of a jaxpr given, or traced."""
+    """Effects of an eager call with operands of these types: those of a given jaxpr, or traced."""
     given = [e for jaxpr in _core.jaxprs_in_params(params) for e in jaxpr.effects]
     if _jax.EFFECT in given:
         return {_jax.EFFECT}
@@ -125,9 +125,9 @@ def effects_in(impl: Callable, avals: Sequence, params: dict[str, Any]) -> set:
 
 
 def forget_failed() -> None:
-    """Drops the order's token where a program that failed has made it: all later ones would fail.
+    """Drops the order's token if it comes from a failed program: all later ones would fail.
 
-    JAX gives it from program to program of jax.jit; a region's stays in it.
+    JAX passes this token between programs of jax.jit; a region's token stays in the region.
     """
     tokens = _dispatch.runtime_tokens.current_tokens
     token = tokens.get(_jax.EFFECT)
@@ -135,14 +135,15 @@ def forget_failed() -> None:
         return
     try:
         token.block_until_ready()
-    except Exception:  # of whatever kind, somebody else has been told
+    except Exception:  # whatever its kind, somebody else has been told
         tokens.pop(_jax.EFFECT, None)
 
 
 def failed_tokens() -> list[Exception]:
-    """Failures of this thread's last programs on each device, which JAX raises when it ends.
+    """Failures of this thread's last programs on each device, which JAX raises at its end.
 
-    They have no results, or others: those of callbacks. Waits for the programs.
+    These are failures of programs without results, and other failures: those of callbacks. Waits
+    for the programs.
     """
     tokens, failures = _dispatch.runtime_tokens, []
     for token in (*tokens.current_tokens.values(), *tokens.output_runtime_tokens.values()):
@@ -154,7 +155,7 @@ def failed_tokens() -> list[Exception]:
 
 
 def forget_tokens() -> None:
-    """Has JAX wait for none of this thread's programs any more, nor raise their failures."""
+    """Makes JAX wait for none of this thread's programs, nor raise their failures."""
     _dispatch.runtime_tokens.clear()
 
 
@@ -162,7 +163,7 @@ def forget_tokens() -> None:
 
 
 def vmapped(axis: Any, f: Callable, dims: Sequence) -> Callable:
-    """jax.vmap as in a rule that JAX gives the axis to, also where it asks for what is no batch."""
+    """jax.vmap inside a rule that JAX passes the axis to, even if no operand is batched."""
     name = None if axis.name is _core.no_axis_name else axis.name
     given = {"axis_size": axis.size, "axis_name": name, "spmd_axis_name": axis.spmd_name}
     if any(dim is not None for dim in dims):
@@ -172,7 +173,7 @@ def vmapped(axis: Any, f: Callable, dims: Sequence) -> Callable:
 
 
 def _has_lanes(axis: Any, dims: Sequence, cond: Any, body: Any, n_cond: int, n_body: int) -> bool:
-    """Whether the condition of a loop under vmap is one for each lane, by JAX's rule."""
+    """Whether each lane of a loop under vmap has its own condition, by JAX's rule."""
 
     def batched(jaxpr: Any, given: list, instantiate: Any) -> list:
         return batching.batch_jaxpr(jaxpr, axis, given, instantiate=instantiate)[1]
@@ -187,10 +188,10 @@ def _has_lanes(axis: Any, dims: Sequence, cond: Any, body: Any, n_cond: int, n_b
 
 
 def _batch_while(rule: Callable, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """JAX's rule for loops, of one in which no condition communicates.
+    """JAX's rule for loops, applied to a loop whose condition does not communicate.
 
-    Of one with an ordered effect its lowering keeps no lane that is done as it was. So the body
-    finds the condition of the next round.
+    For a condition with an ordered effect, JAX's lowering does not freeze lanes that are done. So
+    the body computes the condition of the next round.
     """
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     n_cond, n_body = params["cond_nconsts"], params["body_nconsts"]
@@ -223,10 +224,10 @@ batching.fancy_primitive_batchers[_loops.while_p] = functools.partial(
 
 
 def _known_while(rule: Callable, trace: Any, *tracers: Any, **params: Any) -> Sequence:
-    """JAX's rule for what of a loop depends on tangents, of one of which nothing does.
+    """JAX's rule for the parts of a loop that depend on tangents, for a loop where no part does.
 
-    For the sake of its effects, as also of a jax.debug.print, JAX takes all of the loop for that:
-    its operations would run once more, and it would have no reverse derivative.
+    Because of the loop's effects, also those of a jax.debug.print, JAX treats all of the loop as
+    dependent: its operations would run once more, and it would have no reverse derivative.
     """
     n_before = len(trace.effect_handles)
     results = rule(trace, *tracers, **params)
@@ -252,9 +253,9 @@ _pe.custom_partial_eval_rules[_loops.while_p] = functools.partial(
 
 
 def _fast_call(make: Callable, executable: Any, params: Any) -> Any:
-    """JAX's own fast way to call what was compiled ahead of time, or None for the slow one.
+    """JAX's own fast way to call ahead-of-time compiled programs, or None for the slow one.
 
-    The fast one knows nothing of an order's token, and says that an operand is missing.
+    The fast way ignores an order's token, and complains of a missing operand.
     """
     is_ordered = _jax.EFFECT in getattr(executable.unsafe_call, "ordered_effects", ())
     return None if is_ordered else make(executable, params)
@@ -265,5 +266,5 @@ _pxla.MeshExecutable.create_cpp_call = lambda self, params: _fast_call(_make, se
 
 
 def have_devices() -> bool:
-    """Whether JAX has made any; most of what it is asked for makes them."""
+    """Whether JAX has created any devices; most queries create them."""
     return _bridge.backends_are_initialized()

@@ -24,15 +24,15 @@ from plait._rank import (
     thread_defaults,
 )
 
-__all__ = ("LimitError", "TraceError")  # of run(), for its callers
+__all__ = ("LimitError", "TraceError")  # the errors of run(), for its callers
 
 TIME_LIMIT_CODE = 124
 GRACE_S = 5.0
 PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
 PAUSES = (signal.SIGTSTP, signal.SIGCONT)  # ^Z and fg, which the terminal does not tell the ranks
-LAUNCHER_S = 10.0  # in which a launcher sees that ranks have ended; MPICH's never does at times
-FINALIZE_S = 5.0  # the same where the others wait in MPI_Finalize, and have nothing to say any more
-# Large blocks in huge pages, and kept warm by malloc instead of returned to the kernel after each
+LAUNCHER_S = 10.0  # for a launcher to see that ranks have ended; MPICH's sometimes never does
+FINALIZE_S = 5.0  # the same if the others wait in MPI_Finalize and have nothing more to say
+# Large blocks in huge pages, which malloc keeps instead of returning them to the kernel after each
 # use: x + 1 on 64 MiB takes 77 ms without, 17 ms with huge pages, 8 ms with all four (2 cores).
 MALLOC_TUNABLES = {
     "glibc.malloc.hugetlb": "1",
@@ -48,24 +48,24 @@ def n_cores():
 
 
 def tunables(present):
-    """GLIBC_TUNABLES with ours added; what the user has set stays."""
+    """GLIBC_TUNABLES with plait's added; the user's own settings stay."""
     given = [item for item in present.split(":") if item]
     names = {item.split("=")[0] for item in given}
     return ":".join(given + [f"{k}={v}" for k, v in MALLOC_TUNABLES.items() if k not in names])
 
 
 def rank_environment(launcher, n_ranks, base):
-    """The environment of the ranks: what `base` sets is kept."""
+    """The environment of the ranks; settings in `base` are kept."""
     return thread_defaults(n_cores(), n_ranks) | launcher_environment(launcher, n_ranks, base)
 
 
 def launcher_environment(launcher, n_ranks, base):
-    """The same without numbers of threads: how many ranks share a host their wrappers know."""
+    """The same without thread counts: the ranks' wrappers know how many ranks share a host."""
     defaults = {"PYTHONUNBUFFERED": "1"}
     if launcher.family == "openmpi":
         defaults |= _openmpi_environment(launcher, n_ranks, base)
     if launcher.family == "mpich" and not peers_are_readable():
-        defaults["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"  # it does not see that reads are refused
+        defaults["MPIR_CVAR_CH4_CMA_ENABLE"] = "0"  # MPICH does not notice refused reads
     if launcher.family == "intel":
         defaults["I_MPI_PIN"] = "off"
     defaults |= slurm_environment(launcher.family, base)
@@ -88,7 +88,7 @@ def _openmpi_environment(launcher, n_ranks, base):
 
 
 def peers_are_readable():
-    """Whether one process may read another's memory here, tried with two forked processes."""
+    """Whether one process may read another's memory here; tries it with two forked processes."""
     import ctypes
 
     class Span(ctypes.Structure):
@@ -112,16 +112,16 @@ def launcher_command(launcher, n_ranks):
     command = [launcher.path]
     if launcher.family == "openmpi":
         command += ["--bind-to", "none"]
-        # continuous: the other ranks may say what they waited for when one has died.
+        # continuous: when a rank has died, the others may still say what they waited for.
         five = ["--map-by", ":OVERSUBSCRIBE", "--continuous"]
         command += five if launcher.major >= 5 else ["--oversubscribe"]
     return [*command, "-n", str(n_ranks)]
 
 
 def program_command(program):
-    """PROGRAM as it is started: Python files and modules with this Python.
+    """The command that starts PROGRAM: Python files and modules with this Python.
 
-    mpi4py runs them, so that a rank whose Python raises ends the job instead of waiting in
+    mpi4py runs them, so that a rank with a Python exception ends the job instead of waiting in
     MPI_Finalize for ranks that wait for it.
     """
     python = [sys.executable, "-m", "mpi4py"]
@@ -131,7 +131,7 @@ def program_command(program):
         if not os.path.isfile(program[0]):
             raise FileNotFoundError(f"{program[0]}: no such file")
         return [*python, *program]
-    if program[0] == "plait":  # this one, installed or not
+    if program[0] == "plait":  # plait itself, installed or not
         return [*python, "-m", *program]
     found = shutil.which(program[0])
     if not found:
@@ -144,34 +144,34 @@ def program_command(program):
 
 
 class Ends:
-    """How the ranks have ended so far, as their wrappers have noted it."""
+    """How the ranks have ended so far, as noted by their wrappers."""
 
     LOOK_EVERY_S = 0.5
 
     def __init__(self, folder, n_ranks):
         self.folder = folder
         self.n_ranks = n_ranks
-        self.known = {}  # rank: "0", an exit code, or a signal's number with a minus
-        self.times = {}  # of these: when it began to end
+        self.known = {}  # rank: "0", an exit code, or minus a signal's number
+        self.times = {}  # of these ranks: when they began to end
         self.looked = 0.0
         self.reason, self.since = "", 0.0
 
     def look(self):
-        """Reads what is new, in the order in which they began to end."""
+        """Reads new notes, in the order in which the ranks began to end."""
         notes = {}
         for rank in set(range(self.n_ranks)) - set(self.known):
             text, when = read_note(self.folder, f"{rank}.ended")
-            why, since = read_note(self.folder, f"{rank}.left")  # after it others learn of it
+            why, since = read_note(self.folder, f"{rank}.left")  # others learn of it after this
             if text:
                 notes[rank] = since if why else when, rank, text
         for when, rank, text in sorted(notes.values()):
             self.known[rank], self.times[rank] = text, when
 
     def code(self):
-        """That of the first that ended badly; 0: none has.
+        """The exit code of the first rank that ended badly; 0: none has.
 
-        A rank that was asked to end may have been so after a failure of one that is not known:
-        it is the first only if no other one has failed.
+        A rank that was asked to end may have been asked because another rank failed, unnoticed
+        here: it counts as the first only if no other rank has failed.
         """
         ranks = sorted(self.known, key=lambda rank: (self.times[rank], rank))
         ends = [(rank, self.known[rank]) for rank in ranks]
@@ -180,7 +180,7 @@ class Ends:
         return 0 if not own else own[0] if own[0] > 0 else 128 - own[0]
 
     def has_left(self, rank):
-        """Whether it came to its end, and the launcher killed its wrapper, or had it end."""
+        """Whether the rank came to its end, but the launcher killed or ended its wrapper."""
         was_ended = self.known.get(rank, "") in ("", str(-signal.SIGTERM))
         return was_ended and has_left_in_order(self.folder, rank)
 
@@ -199,7 +199,7 @@ class Ends:
         elif failed and all(has_left_in_order(self.folder, rank) for rank in left):
             limit = FINALIZE_S
             reason = f"rank {failed[0]}, which the others wait for in MPI_Finalize, has ended badly"
-        elif self.known and waiting:  # no rank comes back from it before all are in it
+        elif self.known and waiting:  # no rank returns from MPI_Init before all are in it
             limit, gone = LAUNCHER_S, next(iter(self.known))
             reason = f"rank {gone} ended before MPI_Init, in which rank {waiting[0]} waits for it"
         elif failed:
@@ -209,18 +209,18 @@ class Ends:
         return reason if reason and now - self.since > limit else ""
 
     def pass_on(self, number):
-        """Sends a signal to the wrappers of this host, which pass it on; how many ranks have it."""
+        """Sends a signal to this host's wrappers, which pass it on; returns how many have it."""
         self.look()
         n_told = 0
         for rank in set(range(self.n_ranks)) - set(self.known):
-            pid, _ = read_note(self.folder, f"{rank}.begun")  # of another host: none
+            pid, _ = read_note(self.folder, f"{rank}.begun")  # a rank on another host has none
             if pid and self._is_wrapper(pid):
                 os.kill(int(pid), number)
                 n_told += 1
         return n_told
 
     def _is_wrapper(self, pid):
-        """Whether the number is not another process's by now."""
+        """Whether the number is still the wrapper's, not another process's."""
         try:
             return os.fsencode(self.folder) in Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
@@ -228,9 +228,9 @@ class Ends:
 
 
 def follow_this_process():
-    """For the launcher: also if this process is killed it ends the ranks, those of other hosts too.
+    """For the launcher: if this process is killed, it still ends the ranks, also on other hosts.
 
-    A signal to all of a job, that ranks are to have, does not end it.
+    A signal sent to the whole job, and meant for the ranks, does not end the launcher.
     """
     parent = os.getpid()
 
@@ -243,7 +243,7 @@ def follow_this_process():
 
 
 def signal_name(number):
-    """Those for programs' own use have none."""
+    """The signal's name; signals for programs' own use have none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -251,13 +251,13 @@ def signal_name(number):
 
 
 class Job:
-    """A launcher, its ranks' output and its end. Signals may come before it is started."""
+    """A launcher, its ranks' output and its end. Signals may come before the launcher starts."""
 
     def __init__(self):
         self.process = None
-        self.signals = []  # to be passed on
-        self.texts = []  # to be said: a handler may have interrupted this process's writing
-        self.code = None  # if it is ended from here for a reason of its own
+        self.signals = []  # still to be passed on
+        self.texts = []  # still to be printed: a handler may interrupt this process's writing
+        self.code = None  # set if this process ends the job for a reason of its own
         self.ending_since = None
         self.limit_s = 0.0
         self.started = time.monotonic()
@@ -274,15 +274,15 @@ class Job:
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            preexec_fn=follow_this_process(),  # there are no other threads
+            preexec_fn=follow_this_process(),  # safe: there are no other threads
         )
         streams.add(self.process.stdout, 1)
         streams.add(self.process.stderr, 2)
-        if self.ending_since is not None:  # since then
+        if self.ending_since is not None:  # it was told to end meanwhile
             self.end(self.code, signal.SIGTERM)
 
     def end(self, code, number):
-        """Ask the launcher to stop; the job's code is `code` whatever it says, None: its ranks'."""
+        """Ask the launcher to stop. The job's code: `code`, whatever it says; None: its ranks'."""
         self.code = code
         if self.ending_since is None:
             self.ending_since = time.monotonic()
@@ -308,7 +308,7 @@ class Job:
         return self.code if self.code is not None else code if code >= 0 else 128 - code
 
     def _look(self):
-        """What has to be seen to also while nobody reads the output; it prints nothing."""
+        """Does what cannot wait while nobody reads the output; prints nothing itself."""
         while self.signals:
             self._pass_on(self.signals.pop(0))
         now = time.monotonic()
@@ -334,36 +334,36 @@ class Job:
             self.texts.append(f"{signal_name(number)}: passed on to {of_all}")
 
     def catch(self):
-        """From here on signals to this process are for the job, but those that it was to ignore."""
+        """From here on, signals to this process are for the job, except ignored ones."""
         for number in ENDING:
             self._catch(number, self.interrupt)
-        for number in PASSED_ON + PAUSES:  # not at once: this process may be writing
+        for number in PASSED_ON + PAUSES:  # not passed on at once: this process may be writing
             self._catch(number, lambda number, _: self.signals.append(number))
 
     @staticmethod
     def _catch(number, handler):
-        if signal.getsignal(number) != signal.SIG_IGN:  # as nohup and shells have it
+        if signal.getsignal(number) != signal.SIG_IGN:  # set by nohup and shells
             signal.signal(number, handler)
 
     def interrupt(self, number, _frame):
-        """Pass a signal on; a terminal has sent its own to everyone already."""
+        """Pass a signal on; if it came from a terminal, everyone has it already."""
         self.texts.append(f"{signal.Signals(number).name}: ending the job")
         self.end(128 + number, signal.SIGTERM)
 
 
 def say(text):
-    """A line of the launcher's own."""
+    """Print a line of the launcher's own."""
     print(f"plait run: {text}", file=sys.stderr, flush=True)
 
 
 def verdict(folder, n_ranks, code, is_ended, say=say):
-    """The job's exit code: 0 only if every rank said that it ended well; names those that did not.
+    """The job's exit code: 0 only if every rank reported a good end; names the other ranks.
 
-    It is that of the rank that failed first, whatever the launcher says. That may report success
-    after it killed a job in which one rank had left with 0; the number of a signal as a code; and
-    the code of a wrapper that it killed meanwhile. It knows more where a rank was ended by it and
-    none has failed, as one has that called MPI_Abort. is_ended: the job was ended from here, with
-    that code.
+    It is the code of the rank that failed first, whatever the launcher reports. The launcher may
+    report success after it killed a job in which one rank had left with 0. It may report a signal's
+    number as a code, or the code of a wrapper that it killed meanwhile. The launcher knows more if
+    it ended a rank and no rank is known to have failed, as after a call of MPI_Abort. is_ended:
+    this process ended the job, with that code.
     """
     ends = Ends(folder, n_ranks)
     ends.look()
@@ -393,7 +393,7 @@ def verdict(folder, n_ranks, code, is_ended, say=say):
 
 
 def _why(number):
-    """What a signal may mean that says nothing itself, or ""."""
+    """What may have caused a signal that gives no reason itself, or ""."""
     if number != signal.SIGBUS:
         return ""
     try:
@@ -423,7 +423,7 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
     facts = [launcher.family, host(), str(n_ranks)]
     start = launcher_command(launcher, n_ranks) + export_flags(launcher.family, environment)
     job = Job()
-    job.catch()  # before there is a folder, which a signal would leave
+    job.catch()  # before the folder exists: a signal would leave it behind
     with job_folder() as folder:
         environment["PLAIT_RUN_JOB"] = name = os.path.basename(folder)
         streams = Streams(folder, n_ranks)
@@ -439,7 +439,7 @@ def run(program, n_ranks, limit_s=0.0, trace=""):
 
 
 def run_captured(command, limit_s, **variables):
-    """A job of plait's own, and what it prints: without the lines and traces of the user's jobs."""
+    """Runs a job of plait's own, without the traces and lines of user jobs; returns its output."""
     environment = {k: v for k, v in os.environ.items() if k not in ("PLAIT_DEBUG", "PLAIT_TRACE")}
     environment.setdefault("JAX_PLATFORMS", "cpu")
     return subprocess.run(

@@ -1,12 +1,12 @@
-"""What settings and batch systems say of the hosts on which a launcher will start ranks."""
+"""What settings and batch systems say about the hosts on which a launcher starts ranks."""
 
 import os
 
 HYDRA_CHOICES = ("HYDRA_LAUNCHER", "HYDRA_BOOTSTRAP", "HYDRA_HOST", "HYDRA_RMK")
 LISTS_OF_HOSTS = ("PBS_NODEFILE", "LSB_HOSTS", "LSB_MCPU_HOSTS", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE")
-# Slurm's own steps, of a batch script or an interactive shell, have the highest numbers.
+# Slurm gives its own steps, of a batch script or an interactive shell, the highest numbers.
 SPECIAL_STEP = 0xFFFFFFF0
-# What all ranks are to have as `plait run` has it; Open MPI hands none of it to other hosts.
+# All ranks need these as `plait run` has them; Open MPI passes none of them to other hosts.
 EXPORTED = (
     *("PLAIT_", "JAX_", "XLA_", "MPI4PY_", "PYTHON", "GLIBC_TUNABLES"),
     *("OMP_", "OPENBLAS_", "NPROC", "CUDA_"),
@@ -20,21 +20,21 @@ def n_slurm_nodes(environment):
 
 
 def is_in_slurm_step(environment):
-    """Whether `srun` has started this process: its step holds what another one would wait for."""
+    """Whether `srun` has started this process; then its step holds the cores of a further step."""
     step = environment.get("SLURM_STEP_ID", environment.get("SLURM_STEPID", ""))
     return step.isdigit() and int(step) < SPECIAL_STEP
 
 
 def has_chosen_start(environment):
-    """Whether the user has said how or where hydra, MPICH's and Intel's launcher, starts ranks."""
+    """Whether the user has set how or where hydra, MPICH's and Intel's launcher, starts ranks."""
     return any(name.removeprefix("I_MPI_").startswith(HYDRA_CHOICES) for name in environment)
 
 
 def slurm_environment(family, environment):
-    """What a launcher needs inside a Slurm step: to start its helpers there it runs `srun` again.
+    """The settings for a launcher inside a Slurm step, where it starts helpers with another `srun`.
 
-    That waits for ever, and silently, for cores which the step itself holds. On one node hydra
-    starts ranks without it, on several they share the cores.
+    That `srun` waits silently and for ever for cores which the outer step holds. On one node hydra
+    starts ranks without `srun`; on several nodes the steps share the cores.
     """
     variables = {}
     if is_in_slurm_step(environment):
@@ -48,13 +48,13 @@ def slurm_environment(family, environment):
 
 
 def names_other_hosts(environment):
-    """Whether something that Open MPI's launcher reads may name other hosts than this one."""
+    """Whether anything that Open MPI's launcher reads may name hosts other than this one."""
     lists = any(environment.get(name) for name in LISTS_OF_HOSTS)
     return lists or n_slurm_nodes(environment) > 1 or any(map(_is_list_of_hosts, environment))
 
 
 def chooses_btl(launcher, environment):
-    """Whether a file of the user's or the site's tells Open MPI by what it reaches other ranks."""
+    """Whether a file of the user or site chooses how Open MPI reaches other ranks."""
     prefix = os.path.dirname(os.path.dirname(launcher))
     files = [
         os.path.join(environment.get("HOME", ""), ".openmpi", "mca-params.conf"),
@@ -73,12 +73,12 @@ def _names_btl(path):
 
 
 def export_flags(family, environment):
-    """What makes a launcher hand over this environment to ranks on other hosts, as hydra does."""
+    """The flags with which a launcher passes this environment to other hosts, as hydra does."""
     names = sorted(name for name in environment if name.startswith(EXPORTED))
     is_needed = family == "openmpi" and names_other_hosts(environment)
     return [word for name in names for word in ("-x", name)] if is_needed else []
 
 
 def _is_list_of_hosts(name):
-    """Of Open MPI's settings, as PRTE_MCA_prte_default_hostfile."""
+    """Whether it is a setting of Open MPI such as PRTE_MCA_prte_default_hostfile."""
     return name.startswith(("OMPI_MCA_", "PRTE_MCA_")) and "host" in name

@@ -1,4 +1,4 @@
-"""What the ranks of ``plait run`` print: lines with labels, and what rank 0 draws on a terminal."""
+"""The output of ``plait run``: labelled lines, and what rank 0 draws on a terminal."""
 
 import fcntl
 import math
@@ -19,36 +19,36 @@ from pathlib import Path
 
 from plait._rank import MARK, leave_note
 
-LATE_S = 1.0  # in which what ranks have left behind may still print when the launcher is gone
-ROUNDS = 32  # in which all is read that was printed before; of a terminal 4 KiB each
-FILES_OF_A_RANK = 8  # its pipes to a launcher, by several of its processes
-OTHER_FILES = 64  # what is open already, a trace's
+LATE_S = 1.0  # for late output of processes that ranks have left behind, when the launcher is gone
+ROUNDS = 32  # enough to read all that was printed before; a terminal gives 4 KiB in each
+FILES_OF_A_RANK = 8  # pipes of several of its processes to a launcher
+OTHER_FILES = 64  # already open ones, and those of a trace
 
 
 class LimitError(Exception):
-    """More ranks than this process may have files for, or no room for their pipes."""
+    """More ranks than this process may have files for, or too little room for their pipes."""
 
 
 class Patience:
-    """How long a reader of the output is waited for, and what goes on meanwhile.
+    """How long to wait for a reader of the output, and what goes on meanwhile.
 
-    For ever while the job runs: `less` or ^S stop the ranks when their pipes are full. But a job
-    that is ending does not wait for who may never read again.
+    While the job runs, for ever: `less` or ^S stop the ranks when their pipes are full. A job that
+    is ending does not wait for a reader that may never read again.
     """
 
     LOOK_EVERY_S = 0.1
 
     def __init__(self):
-        self.end = math.inf  # of time.monotonic()
-        self.look = lambda: None  # what the job has to see to; it does not print
-        self.hold = lambda is_held: None  # tells ranks, who wait for each other, that it goes on
+        self.end = math.inf  # in time.monotonic()
+        self.look = lambda: None  # what the job must do meanwhile; it does not print
+        self.hold = lambda is_held: None  # tells ranks, which wait for each other, that it goes on
 
     def end_within(self, seconds):
-        """From here on, unless that is so already."""
+        """Sets the end of patience from now on, unless it is set already."""
         self.end = min(self.end, time.monotonic() + seconds)
 
     def wait(self, poll):
-        """Until the polled stream takes something; False when it is given up."""
+        """Waits until the polled stream takes something; False when patience ends."""
         if poll.poll(1000 * self.LOOK_EVERY_S):
             return True
         self.hold(True)
@@ -61,10 +61,10 @@ class Patience:
 
 
 class Sink:
-    """A stream of this process's own, to which bytes are written whatever state it is in.
+    """A stream of this process, to which bytes are written whatever its state.
 
-    It may be non-blocking, as what others have opened may be, and full. It is not waited for in
-    write(), which a signal would not end.
+    It may be non-blocking, as others may have opened it, and full. The wait is not in write(),
+    which a signal would not end.
     """
 
     def __init__(self, fd, patience):
@@ -73,7 +73,7 @@ class Sink:
         self.waiting = []
         self.is_given_up = False
         is_file = stat.S_ISREG(os.fstat(fd).st_mode)
-        self.at_once = None if is_file else select.PIPE_BUF  # what is writable takes so much
+        self.at_once = None if is_file else select.PIPE_BUF  # what a writable stream takes at once
         self.poll = select.poll()
         self.poll.register(fd, select.POLLOUT)
 
@@ -86,9 +86,9 @@ class Sink:
         self.waiting.append(data)
 
     def flush(self):
-        """Writes what was taken; what is not read in time is dropped, and all that follows it.
+        """Writes what was taken; drops what is not read in time, and everything after it.
 
-        Raises OSError where that cannot be written.
+        Raises OSError if it cannot be written.
         """
         left = memoryview(b"".join(self.waiting))
         self.waiting.clear()
@@ -99,13 +99,13 @@ class Sink:
                     left[os.write(self.fd, left[: self.at_once]) :] if not self.is_given_up else b""
                 )
             except BlockingIOError:
-                pass  # another process was faster
+                pass  # another process has filled the stream first
 
 
 class Lines:
-    """Lines of what comes in pieces, however many those are.
+    """Splits bytes that come in pieces into lines, however many.
 
-    What goes on and on without an end is cut, rather than kept until there is no memory.
+    An endless line is cut, rather than kept until memory runs out.
     """
 
     LONGEST = 1 << 20
@@ -115,7 +115,7 @@ class Lines:
         self.n_bytes = 0
 
     def take(self, data):
-        """The lines that end in these bytes, without their ends."""
+        """The lines completed by these bytes, without their ends."""
         *lines, rest = data.split(b"\n")
         if lines:
             lines[0] = self.rest() + lines[0]
@@ -127,7 +127,7 @@ class Lines:
         return lines
 
     def rest(self):
-        """What has no end of line, which is then forgotten."""
+        """What has no end of line yet; forgets it."""
         rest = b"".join(self.pieces)
         self.pieces.clear()
         self.n_bytes = 0
@@ -137,8 +137,8 @@ class Lines:
 class Printer:
     """Writes the ranks' lines with their labels, whole, to one stream.
 
-    On a terminal rank 0 may draw: its bytes are passed on at once, and a line that it has not
-    finished is drawn again below the lines of others.
+    On a terminal, rank 0 may draw: its bytes are passed on at once, and its unfinished line is
+    drawn again below the lines of others.
     """
 
     TOKEN = re.compile(rb"\x1b\[[0-?]*[ -/]*[@-~]|[\r\n]|[^\r\n\x1b]+|\x1b")
@@ -165,7 +165,7 @@ class Printer:
         self.stream.flush()
 
     def finish(self):
-        """Write what was left without an end of line."""
+        """Write what is left without an end of line."""
         for label, lines in self.waiting.items():
             if rest := lines.rest():
                 self._line(label, rest)
@@ -185,7 +185,7 @@ class Printer:
             if token in b"\r\n":
                 self.drawn = b""
             elif token.startswith(b"\x1b[") and not token.endswith(b"m"):
-                pass  # moving and erasing come before the label
+                pass  # escapes that move and erase come before the label
             else:
                 if not self.drawn:
                     self.stream.write(label)
@@ -195,7 +195,7 @@ class Printer:
 
 
 class Carried:
-    """What the launcher itself says, and in records what ranks on other hosts do."""
+    """The launcher's own output, and in it the records of ranks on other hosts."""
 
     RECORD = re.compile(MARK + rb"(\d+)\.(begun|ended|out|err)(\+?) (.*)", re.DOTALL)
     NOTE = re.compile(rb"-?\d*")
@@ -223,36 +223,36 @@ class Carried:
             leave_note(self.folder, f"{rank.decode()}.{kind.decode()}", text.decode())
 
     def finish(self):
-        """Print what has no end of line."""
+        """Print what has no end of line yet."""
         for fd, lines in self.waiting.items():
             self.printers[fd].write(b"", lines.rest())
 
 
 def hold(folder, is_held):
-    """Notes that ranks are held up, as nobody takes what they print; or that they are not."""
+    """Notes whether ranks are held up because nobody takes their output."""
     if is_held:
         leave_note(folder, "held", "")
         return
     try:
         os.unlink(f"{folder}/held")
     except OSError:
-        pass  # there was no room for it
+        pass  # no room for the note
 
 
 def no_room(path, error):
-    """Why what a job needs in the folder of temporary files cannot be made there."""
+    """Why a job's files cannot be made in the folder of temporary files."""
     return LimitError(f"{path}: {error.strerror}; TMPDIR may name another folder")
 
 
 class JobFolder(tempfile.TemporaryDirectory):
-    """A folder for the pipes and notes of a job, which removes itself, and what killed jobs left.
+    """A folder for a job's pipes and notes, which removes itself, and those that killed jobs left.
 
-    It is locked while its process lives, also for hosts that share the folder of temporary files,
-    if its file system carries locks between them.
+    It is locked while its process lives, also against hosts that share the folder of temporary
+    files, if the file system supports locks between hosts.
     """
 
     PREFIX = "plait-run-"
-    LEFT_S = 3600.0  # of a younger one the ranks may still end, or the lock not be taken yet
+    LEFT_S = 3600.0  # a younger one may have ranks that are ending, or may not be locked yet
 
     def __init__(self):
         super().__init__(prefix=self.PREFIX)
@@ -268,7 +268,7 @@ class JobFolder(tempfile.TemporaryDirectory):
 
     @staticmethod
     def _locked(path):
-        """What holds a lock on a folder; None: another process does, or there is no such thing."""
+        """The descriptor locking a folder; None: another process locks it, or nothing can lock."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -290,20 +290,20 @@ class JobFolder(tempfile.TemporaryDirectory):
 
 
 def job_folder():
-    """The folder of a job that begins; raises LimitError where there is no room for it."""
+    """The folder of a new job; raises LimitError if there is no room for it."""
     try:
         return JobFolder()
     except FileNotFoundError:
-        raise  # there is none, which says which were tried
+        raise  # no such folder; the error lists those tried
     except OSError as error:
         raise no_room(error.filename, error) from None
 
 
 def allow_files(n_ranks):
-    """Lets this process and the launcher have the files that so many ranks need.
+    """Raises the limit of open files for this process and the launcher to what so many ranks need.
 
-    Returns the limit that was there before, which programs keep; 0: it stays. Raises LimitError
-    where the system does not let this process have its own; of the launcher's it may know.
+    Returns the earlier limit, which programs keep; 0: it stays. Raises LimitError if the system
+    does not grant this process its own files; the launcher's need is left to the launcher.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_OF_A_RANK * n_ranks + OTHER_FILES
@@ -320,7 +320,7 @@ def allow_files(n_ranks):
 
 
 class Streams:
-    """The ranks' outputs: a named pipe each, and a terminal for rank 0 where we have one."""
+    """The ranks' outputs: a named pipe each, and a terminal for rank 0 if this process has one."""
 
     def __init__(self, folder, n_ranks):
         self.files_before = allow_files(n_ranks)
@@ -347,26 +347,26 @@ class Streams:
             os.mkfifo(path)
         except OSError as error:
             raise no_room(path, error) from None
-        return os.open(path, os.O_RDWR | os.O_NONBLOCK)  # never at an end while we hold it
+        return os.open(path, os.O_RDWR | os.O_NONBLOCK)  # our own write end keeps it from ending
 
     @staticmethod
     def _terminal(path, like, n_label):
         ours, theirs = pty.openpty()
         tty.setraw(theirs)
         columns, rows = os.get_terminal_size(like)
-        room = max(20, columns - n_label) if columns else 0  # 0 is unknown, and stays so
+        room = max(20, columns - n_label) if columns else 0  # 0 means unknown, and stays
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, room, 0, 0))
         os.set_blocking(ours, False)
-        os.symlink(os.ttyname(theirs), path)  # held open, so that it never hangs up
+        os.symlink(os.ttyname(theirs), path)  # the terminal is held open, so it never hangs up
         return ours
 
     def add(self, source, fd):
-        """Also print what the launcher itself says."""
+        """Also print a stream of the launcher's own."""
         os.set_blocking(source.fileno(), False)
         self.selector.register(source, selectors.EVENT_READ, (fd, b"", False))
 
     def pump(self, seconds):
-        """Print what arrives, waiting up to `seconds` for it; whether there was anything."""
+        """Print what arrives, waiting up to `seconds`; returns whether there was anything."""
         ready = self.selector.select(seconds)
         busy = False
         for key, _ in ready:
@@ -388,9 +388,9 @@ class Streams:
         return busy
 
     def finish(self):
-        """Print everything that is still under way, and for a moment what comes meanwhile.
+        """Print all pending output, and for a moment what comes meanwhile.
 
-        What a rank has started and left behind may print for ever.
+        A process that a rank has started and left behind may print for ever.
         """
         end, n = time.monotonic() + LATE_S, 0
         while self.pump(0) and (n < ROUNDS or time.monotonic() < min(end, self.patience.end)):

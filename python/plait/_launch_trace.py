@@ -1,4 +1,4 @@
-"""The trace of a job of ``plait run``: whether it can be written; made when ranks are gone."""
+"""The trace of a job of ``plait run``: checked before, made when the ranks are gone."""
 
 import contextlib
 import os
@@ -16,11 +16,11 @@ class TraceError(Exception):
 
 
 class StoppedError(Exception):
-    """A signal that has come while the trace was made; its number."""
+    """A signal that came while the trace was made; its number."""
 
 
 def absolute(trace):
-    """The same file for ranks that change their folder."""
+    """The file's absolute path, for ranks that change their folder."""
     try:
         return os.path.abspath(trace)
     except FileNotFoundError:
@@ -29,7 +29,7 @@ def absolute(trace):
 
 
 def check_trace(trace):
-    """Raises TraceError where the ranks could not write beside the file, or it not be replaced."""
+    """Raises TraceError if ranks could not write beside the file, or it could not be replaced."""
     try:
         path = _files.replaceable(trace)
         for folder in {os.path.dirname(trace), os.path.dirname(path)}:
@@ -41,7 +41,7 @@ def check_trace(trace):
 
 @contextlib.contextmanager
 def stoppable():
-    """Within it signals raise StoppedError: nobody is to wait for a trace who does not want it."""
+    """Inside, signals raise StoppedError: nobody must wait for a trace that is not wanted."""
 
     def stop(number, _frame):
         raise StoppedError(number)
@@ -56,16 +56,16 @@ def stoppable():
 
 
 def merge_trace(trace, job, say):
-    """Makes one file of what the ranks of a job have written, also of those that were killed.
+    """Makes one file of what the ranks of a job have written, also of killed ranks.
 
-    say: prints a line. Returns the number of the signal that has stopped it; 0: none has.
+    say: prints a line. Returns the number of the signal that stopped it; 0 if none did.
     """
     mend = f"of its parts make it by  plait trace merge {trace}"
     number = 0
     try:
         with stoppable():
             _merge(trace, job, say)
-    except OSError as error:  # as of a disk that is full
+    except OSError as error:  # say, the disk is full
         say(f"the trace cannot be made: {error}; {mend}")
     except StoppedError as stopped:
         (number,) = stopped.args
@@ -82,4 +82,4 @@ def _merge(trace, job, say):
     lines += ["  " + line for line in _trace.summary(parts)]
     for line in lines or [f"no operation was traced, {trace} is not written"]:
         say(line)
-    _trace.remove([part.header.path for part in parts if part.is_done])  # the last: it is made
+    _trace.remove([part.header.path for part in parts if part.is_done])  # last: the trace is made

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 MAX_GRID = 4
 MAX_NDIM = 8
-CEIL, CYCLIC = 2, 3  # JAX's shards; blocks dealt out in turn
+CEIL, CYCLIC = 2, 3  # shards as JAX cuts them; blocks dealt out in turn
 
 
 def words(
@@ -19,8 +19,8 @@ def words(
 
     stored: shape of every rank's part in memory, for arrays with padding at their tail; a split
         axis is cut into pieces of that size.
-    blocks: for each axis, 0, or the number of elements of the blocks that are dealt out in turn;
-        there ``stored`` is needed.
+    blocks: for each axis, the number of elements in the blocks that are dealt out in turn, or 0;
+        with blocks, ``stored`` is required.
     """
     flat = [len(shape), *shape, len(grid), *grid]
     for i, axes in enumerate(splits):
@@ -34,15 +34,15 @@ def words(
 def local_shape(
     shape: Sequence[int], grid: Sequence[int], splits: Sequence[Sequence[int]]
 ) -> tuple[int, ...]:
-    """Shape of every rank's part, for axes that their grid axes divide."""
+    """Shape of every rank's part if the grid axes divide each axis."""
     return tuple(
         n // math.prod(grid[a] for a in axes) for n, axes in zip(shape, splits, strict=True)
     )
 
 
 def with_leading(given: Sequence[int], extents: Sequence[int]) -> tuple[int, ...]:
-    """The same layout under more leading axes, which every rank has whole."""
+    """The same layout below additional leading axes, which every rank has whole."""
     ndim, rest = given[0], given[1:]
-    n = ndim + 1 + rest[ndim]  # shape and grid
+    n = ndim + 1 + rest[ndim]  # words of shape and grid
     whole = (0,) * 4 * len(extents)
     return (ndim + len(extents), *map(int, extents), *rest[:n], *whole, *rest[n:])

@@ -1,9 +1,9 @@
-"""Cosine and sine transforms where the core has none, in a GPU's memory: by Fourier transforms.
+"""Cosine and sine transforms by Fourier transforms, for GPU memory, where the core has none.
 
-Axis by axis, where parts have it whole. Makhoul, "A fast cosine transform in one and two
-dimensions" (IEEE Trans. ASSP 28, 1980), for types 2 and 3; Britanak, Yip and Rao, "Discrete Cosine
-and Sine Transforms" (2007), for type 4 by one of half the length, and the sine transforms as cosine
-transforms of turned lines.
+They go axis by axis, each while parts have that axis whole. Types 2 and 3 follow Makhoul, "A fast
+cosine transform in one and two dimensions" (IEEE Trans. ASSP 28, 1980). Type 4 follows Britanak,
+Yip and Rao, "Discrete Cosine and Sine Transforms" (2007), by a transform of half the length; so do
+the sine transforms, as cosine transforms of turned lines.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from plait._waves import Waves
 
 @dataclasses.dataclass(frozen=True)
 class Lines:
-    """Lines of n numbers along an axis, and what becomes of them; see `Waves`."""
+    """Lines of n numbers along an axis, and operations on them; see `Waves`."""
 
     axis: int
     n: int
@@ -38,50 +38,50 @@ class Lines:
 
     @property
     def is_sine(self) -> bool:
-        """Sines or cosines."""
+        """Whether they are sines, not cosines."""
         return self.number > 4
 
     @property
     def is_by_half(self) -> bool:
-        """Of type 4: by a transform of n / 2 complex numbers; of odd n by one of 2 n."""
+        """For type 4: by a transform of n / 2 complex numbers; for odd n, of 2 n."""
         return self.n % 2 == 0
 
     def take(self, x: Any, which: slice) -> Any:
-        """These numbers of each line."""
+        """A slice of each line."""
         return x[(*[slice(None)] * self.axis, which)]
 
     def join(self, *pieces: Any) -> Any:
-        """Lines behind lines."""
+        """Lines joined end to end."""
         return jnp.concatenate(pieces, self.axis)
 
     def turn(self, x: Any) -> Any:
-        """From the last number to the first."""
+        """Each line reversed."""
         return jnp.flip(x, self.axis)
 
     def times(self, x: Any, factors: Any) -> Any:
-        """Each number by the factor of its place."""
+        """Each number times the factor at its place."""
         shape = [-1 if i == self.axis else 1 for i in range(x.ndim)]
         return x * jnp.asarray(factors.astype(x.dtype).reshape(shape))
 
     def alternate(self, x: Any) -> Any:
-        """Every other number with the other sign."""
+        """Every second number with its sign flipped."""
         return self.times(x, 1.0 - 2 * (np.arange(x.shape[self.axis]) % 2))
 
     def weighted(self, x: Any, places: Sequence[int], factor: float) -> Any:
-        """The numbers at these places by a factor."""
+        """The numbers at these places times a factor."""
         factors = np.ones(x.shape[self.axis])
         for place in places:
             factors[place] *= factor
         return x if factor == 1 else self.times(x, factors)
 
     def dealt(self, x: Any) -> Any:
-        """The even places, then the odd ones from behind."""
+        """The even places, then the odd ones reversed."""
         return self.join(
             self.take(x, slice(0, None, 2)), self.turn(self.take(x, slice(1, None, 2)))
         )
 
     def merged(self, even: Any, odd: Any) -> Any:
-        """From numbers at even and odd places, which may be one less, whole lines."""
+        """Whole lines from numbers at even and odd places; there may be one odd number less."""
         n = even.shape[self.axis] + odd.shape[self.axis]
         more = [(0, 0)] * odd.ndim
         more[self.axis] = (0, even.shape[self.axis] - odd.shape[self.axis])
@@ -92,15 +92,15 @@ class Lines:
 
 
 def _roots(exponents: Any, n: int) -> Any:
-    """exp(-2 pi i k / n) of each k."""
+    """exp(-2 pi i k / n) for each k."""
     return np.exp(-2j * np.pi * (exponents % n) / n)
 
 
-# ---- one axis: what is transformed, and what becomes of it ---------------------------------------
+# ---- one axis: what is transformed, and what is done with the result ----------------------------
 
 
 def _mirrored(lines: Lines, x: Any) -> Any:
-    """Type 1 of cosines: whole periods."""
+    """Type 1 of cosines: extended to whole periods."""
     x = lines.weighted(x, (0, -1), lines.edge_in)
     return lines.join(x, lines.turn(lines.take(x, slice(1, -1))))
 
@@ -110,7 +110,7 @@ def _from_mirrored(lines: Lines, y: Any) -> Any:
 
 
 def _negated(lines: Lines, x: Any) -> Any:
-    """Type 1 of sines: whole periods."""
+    """Type 1 of sines: extended to whole periods."""
     nothing = jnp.zeros_like(lines.take(x, slice(1)))
     return lines.join(nothing, x, nothing, -lines.turn(x))
 
@@ -120,7 +120,7 @@ def _from_negated(lines: Lines, y: Any) -> Any:
 
 
 def _of_spectrum(lines: Lines, y: Any) -> Any:
-    """Type 2, after the spectrum of lines that are dealt: y_k and -y_(n-k) are one number."""
+    """Type 2, from the spectrum of dealt lines: one number gives y_k and -y_(n-k)."""
     n = lines.n
     y = lines.times(y, 2 * _roots(np.arange(n // 2 + 1), 4 * n))
     behind = -lines.turn(jnp.imag(lines.take(y, slice(1, (n + 1) // 2))))
@@ -128,7 +128,7 @@ def _of_spectrum(lines: Lines, y: Any) -> Any:
 
 
 def _to_spectrum(lines: Lines, x: Any) -> Any:
-    """Type 3, the way back."""
+    """Type 3: the inverse of type 2."""
     n = lines.n
     x = lines.weighted(x, (0,), lines.edge_in)
     ahead = lines.take(x, slice(n // 2 + 1))
@@ -145,7 +145,7 @@ def _from_dealt(lines: Lines, x: Any) -> Any:
 
 
 def _paired(lines: Lines, x: Any) -> Any:
-    """Type 4: numbers at even places and, from behind, at odd ones are one complex number."""
+    """Type 4: even places and, reversed, odd places make one complex number each."""
     n = lines.n
     if not lines.is_by_half:
         return lines.times(jax.lax.complex(x, jnp.zeros_like(x)), _roots(np.arange(n), 4 * n))
@@ -174,14 +174,15 @@ _BOTH: dict[tuple[bool, int], tuple[Callable, Kind, Callable]] = {
 
 
 def _steps(lines: Lines) -> tuple[Callable, Kind, Callable]:
-    """What is done before the Fourier transform, its kind, what is done after it."""
+    """The step before the Fourier transform, its kind, and the step after it."""
     return _BOTH[lines.is_sine and lines.type == 1, lines.type]
 
 
 def _one(lines: Lines, x: Any, data: Sequence[int], place: _mesh.Place) -> Any:
-    """One axis, which parts have whole. data: what is no padding along the others.
+    """One axis, which parts have whole. data: the extents of the data along the other axes.
 
-    Sines of type 2 are cosines of lines of alternating sign, from behind; of 3 and 4 reversely.
+    Sines of type 2 are cosines of lines with alternating signs, reversed; of types 3 and 4, the
+    other way round.
     """
     before, kind, after = _steps(lines)
     turns = lines.is_sine and lines.type != 1
@@ -208,10 +209,11 @@ def _one(lines: Lines, x: Any, data: Sequence[int], place: _mesh.Place) -> Any:
 def _path(
     spec: Spec, axes: tuple, dst: Spec, sizes: Sequence[int], mesh: Any
 ) -> Iterator[tuple[int, Spec]]:
-    """The axes in the order in which they are done, each with a spec that leaves it whole.
+    """The axes in the order of their transforms, each with a spec that leaves it whole.
 
-    What splits an axis moves to another one: to one that is large enough, that wants it at the end,
-    that is transformed, that is near. Where all others are split, devices along it do the same.
+    A split moves from the axis to a whole axis, preferably one that is large enough, is to have it
+    at the end, is transformed, and is near. If all other axes are split, the devices along the
+    split do the same work.
     """
     now, wanted = list(spec), dst
     for t in sorted(axes, key=lambda a: bool(spec[a])):  # whole ones first
@@ -229,7 +231,7 @@ def _path(
 
 
 def _moved(x: Any, place: _mesh.Place, to: Spec, data: Sequence[int]) -> tuple[Any, _mesh.Place]:
-    """The array, split so, with zeros behind what is data."""
+    """The array split this way, with zeros behind the data."""
     if to == place.spec:
         return x, place
     new, old = (_split.to_partition_spec(spec) for spec in (to, place.spec))
@@ -249,7 +251,7 @@ def by_fourier(
     scale: float,
     waves: Waves,
 ) -> Any:
-    """What the operation "fft" does with these parameters, the padding of the result included."""
+    """The operation "fft" with these parameters, including the padding of the result."""
     place, data = _mesh.Place(mesh, src), list(shape)
     numbers = dict(zip(axes, waves.numbers, strict=True))
     for axis, spec in _path(src, axes, dst, tuple(data), mesh):

@@ -1,4 +1,4 @@
-"""LU factorizations of global matrices, and what is solved with them."""
+"""LU factorizations of global matrices, and solutions with them."""
 
 import dataclasses
 from typing import Any, Literal, overload

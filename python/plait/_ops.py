@@ -1,15 +1,15 @@
 """JAX primitives of the operations of the C core, made in a loop over its table.
 
-Each operation has three primitives: one with the ordered effect, one with an explicit token
-as last operand and result, and one with both: in a region, where the effect costs nothing,
-calls by token keep their place among those by effect. Otherwise XLA might run them in one order
-on one rank and in another on its peer, each waiting for the other. Derivative and batching rules
-are written once, on a `Chain`.
+Each operation has three primitives: one with the ordered effect, one with an explicit token as last
+operand and result, and one with both. The last is for regions, where the effect costs nothing:
+there calls by token keep their place among those by effect. Otherwise XLA might run them in one
+order on one rank and in another on its peer, each waiting for the other. Derivative and batching
+rules are written once, on a `Chain`.
 
-An operation of the rank model takes any number of arrays, the leaves of a pytree: JAX
-differentiates and batches each with its own dtype, and only the lowering packs them into the
-one message that the core sees (`_pack`). Packing outside of the primitive would have to hide
-floating-point numbers in bytes, where they have no derivatives.
+An operation of the rank model takes any number of arrays, the leaves of a pytree. JAX
+differentiates and batches each array with its own dtype. Only the lowering packs them into the one
+message that the core sees (`_pack`). Packing outside the primitive would have to hide
+floating-point numbers in bytes, which have no derivatives.
 """
 
 import contextlib
@@ -29,27 +29,27 @@ from plait._asked import Asked
 
 @dataclasses.dataclass(frozen=True)
 class Rules:
-    """What JAX needs to know of an operation; the defaults fit a linear elementwise one.
+    """What JAX needs to know of an operation; the defaults fit a linear elementwise operation.
 
     frame: from the parameters, how many leading axes of an operand have a meaning, and the
-        leading axes that a result has in their place. All other axes are payload: they are
+        leading axes that replace them in a result. All other axes are payload: they are
         packed together, and vmap puts its axis first among them.
-    results: result avals from operand avals and parameters, where the frame does not say.
+    results: result avals from operand avals and parameters, if the frame does not say.
     transpose: operand cotangents from (chain, result cotangents, operands, parameters);
         None: not a linear operation.
     jvp: (primal chain, tangent chain, operands, tangents, parameters) to both results.
     joins: results from (chain, operands, parameters) for several leaves.
-    fits: from operand avals and parameters, those parameters that say something of leading axes,
-        which vmap adds; asked for when the operation is lowered.
+    fits: from operand avals and parameters, the parameters that describe leading axes, including
+        those that vmap adds; called when the operation is lowered.
     plain: how many trailing operands and results are no payload: never differentiated, packed
         or batched.
-    overlaps: from the parameters, whether tangent and adjoint are one operation each, on nothing
-        but tangents or cotangents, and those of the adjoint are again: what was started has
-        derivatives that are started, too (`_started`).
-    reduces: computes with the elements, so that different dtypes are different messages.
+    overlaps: from the parameters, whether tangent and adjoint are one operation each, on tangents
+        or cotangents only, and so are the derivatives of the adjoint: then a started operation
+        has derivatives that are started, too (`_started`).
+    reduces: computes with the elements, so different dtypes are different messages.
     is_invariant: the result is equal on all ranks.
     is_matched: a transfer between two ranks, matched by rank and tag.
-    general: for eager calls with ever other parameters, see `_eager.define`.
+    general: for eager calls whose parameters keep changing, see `_eager.define`.
     """
 
     transpose: Callable[["Chain", Sequence, Sequence, dict], list] | None
@@ -74,9 +74,9 @@ class Chain:
     """A sequence of operations: by the effect (token None) or by an explicit token.
 
     after: arrays that every operation waits for, as operands that it does not use.
-    site: the line that what has none of its own is called for; None: the line now.
-    binder: what a call does instead of carrying the operation out, as ``binder(chain, name,
-        operands, parameters)``: starting it, or waiting for it (`_started`).
+    site: the line for operations without a line of their own; None: the current line.
+    binder: called instead of carrying the operation out, as ``binder(chain, name,
+        operands, parameters)``: starts the operation, or waits for it (`_started`).
     has_both: operations by token have the effect as well; None: in a region.
     """
 
@@ -101,11 +101,11 @@ class Chain:
         return self.carry_out(name, args, params)
 
     def carry_out(self, name: str, args: Sequence, params: dict) -> list:
-        """Binds the operation itself, whatever the binder."""
+        """Binds the operation itself, ignoring the binder."""
         return self.bind(operations()[name].primitives, args, params)
 
     def bind(self, primitives: Sequence, args: Sequence, params: dict) -> list:
-        """Binds the primitive of the chain's kind, of those by `KINDS`."""
+        """Binds the primitive of the chain's kind among those of `KINDS`."""
         effect_p, token_p, both_p = primitives
         if self.token is None:
             return effect_p.bind(*args, *self.after, **params)
@@ -117,11 +117,11 @@ class Chain:
 class TangentChain(Chain):
     """The tangents of an operation on a chain.
 
-    Nothing orders two chains by token, and a receive from any source takes what comes: there
-    the messages of tangents and adjoints, on a communicator of their own, do not meet those of
-    the primal operations. Tangents of a chain by token wait for the primal operation, since an
-    adjoint that runs before it could wait for a partner who waits for its message; where the
-    token has no derivative, the effect orders them.
+    Nothing orders two chains by token, and a receive from any source takes whatever comes. So the
+    messages of tangents and adjoints have a communicator of their own, and do not meet those of the
+    primal operations. Tangents of a chain by token wait for the primal operation: an adjoint that
+    runs first could wait for a partner that waits for its message. If the token has no derivative,
+    the effect orders them.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class TangentChain(Chain):
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """A row of the C table with its primitives and its rules; row None: no such row."""
+    """A row of the C table with its primitives and its rules; row None: no row in the table."""
 
     name: str
     row: _core.Row | None
@@ -158,13 +158,13 @@ _RULES: dict[str, Rules] = {}
 
 
 def rules(name: str, given: Rules) -> None:
-    """Registers the rules of an operation; done by the module of its family."""
+    """Registers the rules of an operation; called by the module of its family."""
     _RULES[name] = given
 
 
 @functools.cache
 def operations() -> dict[str, Operation]:
-    """All operations that have rules, by name: those of the core, and `pvary`."""
+    """All operations with rules, by name: those of the core, and `pvary`."""
     # they register rules
     from plait import _coll_rules, _dense_rules, _mesh_rules, _p2p_rules, _tall  # noqa: F401
 
@@ -176,8 +176,8 @@ def operations() -> dict[str, Operation]:
 class Form:
     """One of the primitives of an operation, a kind of `KINDS`.
 
-    Its operands are those of the operation, then the token, then what is only waited for; its
-    results are those of the operation, then the token.
+    Its operands are those of the operation, then the token, then arrays that are only waited for.
+    Its results are those of the operation, then the token.
     """
 
     operation: Operation
@@ -200,7 +200,7 @@ class Form:
         return Chain(token, after, site, binder, self.has_token and self.has_effect)
 
     def split(self, args: Sequence, params: dict) -> tuple[Sequence, Any, Sequence]:
-        """The operands proper, the token or None, and what is waited for."""
+        """The operands proper, the token or None, and the arrays that are only waited for."""
         n = len(args) - params["n_after"]
         if not self.has_token:
             return args[:n], None, args[n:]
@@ -212,7 +212,7 @@ class Form:
 
 
 def forms(operation: Operation) -> list[Form]:
-    """Those of all kinds."""
+    """The forms of all kinds."""
     return [Form(operation, *kind) for kind in KINDS]
 
 
@@ -250,7 +250,7 @@ def _make(name: str, row: _core.Row | None, given: Rules) -> Operation:
 
 
 def results(form: Form, /, *args: Any, **params: Any) -> list:
-    """Their avals. No dtype is weak: it may be so on some ranks alone."""
+    """The results' avals. No dtype is weak: it might be weak on some ranks only."""
     given = form.operation.rules
     avals, token, _ = form.split(args, params)
     if given.results is not None:
@@ -265,14 +265,14 @@ def results(form: Form, /, *args: Any, **params: Any) -> list:
 
 
 def _donated(form: Form, args: Sequence, params: dict) -> tuple[int, ...]:
-    """The operand whose memory the result takes; none where several leaves are packed."""
+    """The operand whose memory the result takes; none if several leaves are packed."""
     row = form.operation.row
     is_one = row is not None and len(form.split(args, params)[0]) == row.n_args
     return (row.alias,) if is_one and row.alias >= 0 and params.get("donate") else ()
 
 
 def undonated(params: dict) -> dict:
-    """The same where the operands are needed afterwards, or are not the caller's."""
+    """The same without donation: the operands are needed later, or are not the caller's."""
     return params | {"donate": False} if "donate" in params else params
 
 
@@ -282,7 +282,7 @@ def undonated(params: dict) -> dict:
 def _lower(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
     row = form.operation.row
     leaves, token, _ = form.split(args, params)
-    if row is None:  # moves nothing
+    if row is None:  # nothing to communicate
         return form.join(leaves, token)
     if len(leaves) > row.n_args:
         return _lower_joined(form, ctx, *args, **params)
@@ -302,7 +302,7 @@ def _lower(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
 
 
 def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
-    """What the handler of an operation reads."""
+    """The attributes that an operation's handler reads."""
     if (n := _jax.n_partitioned(ctx)) > 1:
         raise TypeError(
             f"{row.name}: an operand is on {n} devices, but a rank's arrays are on one (under "
@@ -326,7 +326,7 @@ def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
 
 
 def _lower_joined(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
-    """Several leaves: packs them, binds the operation on what is packed, and unpacks."""
+    """Several leaves: packs them, binds the operation on the packed arrays, and unpacks."""
     params = undonated(params)
 
     def joined(*args: Any) -> list:
@@ -338,7 +338,7 @@ def _lower_joined(form: Form, ctx: Any, /, *args: Any, **params: Any) -> Any:
 
 
 def call_joined(operation: Operation, chain: Chain, leaves: Sequence, params: dict) -> list:
-    """An operation on more leaves than the core's has operands."""
+    """An operation on more leaves than the core's operation has operands."""
     if operation.rules.joins is not None:
         return operation.rules.joins(chain, leaves, params)
     n, lead = operation.rules.frame(params)
@@ -383,7 +383,7 @@ def _linear_jvp(
 
 
 def jvp_rule(operation: Operation) -> Callable[..., tuple[list, list]]:
-    """The operation's own, or that of a linear function."""
+    """The operation's own jvp rule, or that of a linear function."""
     return operation.rules.jvp or functools.partial(_linear_jvp, operation.name)
 
 
@@ -408,7 +408,7 @@ def aval_of(x: Any) -> Any:
 
 
 def _transpose(form: Form, /, cotangents: Sequence, *args: Any, **params: Any) -> list:
-    # A symbolic zero is not skipped: whether it is one may differ between ranks.
+    # A symbolic zero is not skipped: it may be one on some ranks only.
     cotangents = list(map(ad.instantiate_zeros, cotangents))
     leaves, token, after = form.split(args, params)
     chain = form.chain(cotangents.pop() if form.has_token else None, after, params["site"])
@@ -421,7 +421,7 @@ def _transpose(form: Form, /, cotangents: Sequence, *args: Any, **params: Any) -
 def transposed(
     operation: Operation, chain: Chain, cotangents: Sequence, leaves: Sequence, params: dict
 ) -> list:
-    """Cotangents of the operands, None for those that are known."""
+    """Cotangents of the operands, None for known operands."""
     if operation.rules.transpose is None:
         raise TypeError(f"{operation.name}: not a linear function of its operands")
     given = operation.rules.transpose(chain, cotangents, leaves, params)
@@ -447,7 +447,7 @@ def _batch(form: Form, /, args: Sequence, dims: Sequence, **params: Any) -> tupl
 
 @contextlib.contextmanager
 def bound_by(binder: Callable[..., list]) -> Iterator[None]:
-    """Inside the ``with`` block public functions leave their operations to ``binder``."""
+    """Inside the ``with`` block, public functions hand their operations to ``binder``."""
     before, _eager.now.binder = _eager.now.binder, binder
     try:
         yield
@@ -461,7 +461,7 @@ def public_chain(token: Any) -> Chain:
 
 
 def call(name: str, *args: Any, token: Any = None, **params: Any) -> tuple[list, Any]:
-    """Binds an operation; its results, and the next token if one was given."""
+    """Binds an operation; returns its results, and the next token if a token was given."""
     chain = public_chain(token)
     results = chain.call(name, *args, **params)
     return results, chain.token

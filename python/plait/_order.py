@@ -62,7 +62,7 @@ def depend(value: Any, *ignored: Any) -> Any:
 
 
 def tied(value: Array, ignored: Any) -> Array:
-    """The value, of any dtype but keys, as a sum with no elements of what is ignored."""
+    """The value, of any dtype but keys, plus empty sums over what is ignored."""
     for x in map(jnp.asarray, jax.tree.leaves(ignored)):
         x = jax.random.key_data(x) if _args.is_key(x) else x
         value = value + jnp.sum(jnp.ravel(jnp.real(x))[:0]).astype(value.dtype)

@@ -1,4 +1,4 @@
-"""Transfers between two ranks; for processes only, since who calls differs between the ranks.
+"""Transfers between two ranks; only for processes, since the calls differ between the ranks.
 
 Any operand may be a pytree, also of several dtypes: all leaves travel in one message.
 """

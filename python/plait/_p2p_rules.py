@@ -1,8 +1,8 @@
 """Shapes and derivatives of the matched transfers: send, recv, sendrecv.
 
-In backward mode every message goes back the way it came, with its tag. Where it was received
-from any source or with any tag, the way is known at run time only: the derivative is taken of
-`exchange`, which also returns the partner and the tag, and takes them as arrays.
+In backward mode every message goes back the way it came, with its tag. For a receive from any
+source or with any tag, this way is known only at run time: the derivative is that of `exchange`,
+which also returns partner and tag, and takes them as arrays.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from plait._ops import Chain, Rules, active, aval_of, rules, spread
 
 
 def nothing() -> Any:
-    """What travels where there is no array: the partner waits for a message all the same."""
+    """The message if there is no array: the partner waits for a message all the same."""
     return jnp.zeros((0,), jnp.float32)
 
 
 def _templates(args: Sequence) -> list:
-    """Arrays that say shape and dtype of what is received."""
+    """Arrays with the shape and dtype of what is received."""
     return [jnp.zeros(aval_of(x).shape, aval_of(x).dtype) for x in args]
 
 
@@ -47,7 +47,7 @@ def _nobody() -> Any:
 
 
 def _by_exchange(args: Sequence, to: Any, source: Any, params: dict, n: int, **more: Any):
-    """What `Rules.general` gives; n: results that are meant. What is waited for comes last."""
+    """For `Rules.general`; n: results that are meant. Arrays to wait for come last."""
     n_own = len(args) - params["n_after"]
     given = {name: params[name] for name in ("group", "site", "n_after")}
     operands = [*args[:n_own], to, source, *args[n_own:]]
@@ -169,12 +169,12 @@ rules(
 
 
 def _is_any(source: int, tag: int) -> bool:
-    """Whether who sent, or with which tag, is known at run time only."""
+    """Whether the sender or the tag is known only at run time."""
     return source != PROC_NULL and (source == ANY_SOURCE or tag == ANY_TAG)
 
 
 def _has_known_source(source: int, tag: int) -> bool:
-    """Whether a message comes, and its way back is known when the program is made."""
+    """Whether a message comes, with its way back known when the program is made."""
     return source != PROC_NULL and not _is_any(source, tag)
 
 

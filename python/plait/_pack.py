@@ -10,12 +10,12 @@ import jax
 import jax.numpy as jnp
 from plait import _core
 
-_TREE_BYTES = 71  # of the text of a tree in the core
+_TREE_BYTES = 71  # of a tree's text in the core
 _WORDS = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32}
 
 
 def messages(leaves: Sequence, is_by_dtype: bool) -> list[list[int]]:
-    """Which leaves travel together: all, or those of each dtype."""
+    """Which leaves travel together: all leaves, or those of each dtype."""
     if not is_by_dtype:
         return [list(range(len(leaves)))]
     groups: dict[Any, list[int]] = {}
@@ -25,12 +25,12 @@ def messages(leaves: Sequence, is_by_dtype: bool) -> list[list[int]]:
 
 
 def _item_bytes(dtype: Any) -> int:
-    """Bytes of the smallest piece that words are cut from: a complex number has two."""
+    """Bytes of the smallest unit that words are cut from: a complex number has two units."""
     return dtype.itemsize // (2 if jnp.issubdtype(dtype, jnp.complexfloating) else 1)
 
 
 def _to_words(x: Any, word: Any) -> Any:
-    """The bits of a 2-D array, its last axis grown."""
+    """The bits of a 2-D array; its last axis grows."""
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         x = jnp.stack([jnp.real(x), jnp.imag(x)], -1).reshape(x.shape[0], 2 * x.shape[1])
     if x.dtype == jnp.bool_:
@@ -40,7 +40,7 @@ def _to_words(x: Any, word: Any) -> Any:
 
 
 def _from_words(words: Any, dtype: Any) -> Any:
-    """The other way; no width is left to be computed, as of no rows it could not be."""
+    """The inverse; widths are explicit, since arrays without rows would not determine them."""
     if dtype == jnp.bool_:
         return words != 0
     if jnp.issubdtype(dtype, jnp.complexfloating):
@@ -56,10 +56,10 @@ def _from_words(words: Any, dtype: Any) -> Any:
 
 @functools.cache
 def _tree(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> int:
-    """The number of joined arrays, which ranks compare (`src/base/tree.h`)."""
+    """The number by which ranks compare joined arrays (`src/base/tree.h`)."""
     text = " ".join(f"{dtype}{list(shape)}".replace(", ", ",") for dtype, shape in leaves)
     number = zlib.crc32(text.encode()) >> 1 or 1
-    if len(text) > _TREE_BYTES:  # what differs may be behind the end
+    if len(text) > _TREE_BYTES:  # the difference may lie beyond the end
         shown = text[: _TREE_BYTES - 30].rpartition(" ")[0]
         text = f"{shown} ... {len(leaves)} arrays, #{number:x}"
     _core.lib.plait_tree_put(number, text.encode())
@@ -69,7 +69,7 @@ def _tree(leaves: tuple[tuple[str, tuple[int, ...]], ...]) -> int:
 class Packed:
     """Arrays with the same first ``n`` axes, side by side in one buffer.
 
-    Of one dtype they keep it; of several they become words as wide as the narrowest of them
+    Arrays of one dtype keep it; of several dtypes they become words as wide as the narrowest dtype
     allows, since the compiler converts word by word.
     """
 
@@ -89,7 +89,7 @@ class Packed:
         self.buffer = jnp.concatenate(rows, axis=1).reshape(*lead, sum(self._widths))
 
     def trees(self, received: "Packed | None" = None) -> dict[str, int]:
-        """The parameter that says so of what is sent, and of what is received beside it."""
+        """The parameter with the trees of what is sent, and of what is received beside it."""
         numbers = self._tree | (received._tree if received else 0) << 32
         return {"trees": numbers} if numbers else {}
 

@@ -9,7 +9,7 @@ import jax
 from jax.interpreters import mlir
 from plait import _core, _errors, _jax, _sites, _split
 
-_FFI_NAMES = {"cpu": "cpu", "cuda": "CUDA"}  # by that of lowerings
+_FFI_NAMES = {"cpu": "cpu", "cuda": "CUDA"}  # by the name that lowerings use
 rules: dict[Any, Callable] = {}  # by primitive
 NOT_CHOSEN = (
     "arrays are on a GPU, which plait does not use here: PLAIT_CUDA=0 is in the environment, or "
@@ -19,7 +19,7 @@ NOT_CHOSEN = (
 
 @functools.cache
 def names() -> tuple[str, ...]:
-    """Those that programs are lowered for."""
+    """The platforms that programs are lowered for."""
     if not _core.has_devices():
         return ("cpu",)
     _core.tell_wheels()
@@ -35,12 +35,12 @@ def register(target: str, symbols: Mapping[str, str]) -> None:
 
 
 def symbols(row: _core.Row, half: str = "") -> dict[str, str]:
-    """The handlers of an operation's row, by platform; half: of what only starts it."""
+    """The handlers of an operation's row, by platform; half: those that only start it."""
     return {"cpu": f"plait_ffi_{half}{row.name}", "cuda": f"plait_ffi_cuda_{half}{row.name}"}
 
 
 def lower(primitive: Any, rule: Callable, what: str) -> None:
-    """Lowers a primitive by ``rule`` where its handlers are; elsewhere ``what`` is an error."""
+    """Lowers a primitive by ``rule`` where it has handlers; elsewhere ``what`` is an error."""
     rules[primitive] = rule
     mlir.register_lowering(primitive, functools.partial(_refuse, what))
     mlir.register_lowering(primitive, rule, platform="cpu")
@@ -49,10 +49,10 @@ def lower(primitive: Any, rule: Callable, what: str) -> None:
 
 
 def lower_global(rule: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
-    """A rule of a primitive on global arrays: for operands on its mesh, and calls of its line.
+    """Runs a rule of a primitive on global arrays: for operands on its mesh, and its call site.
 
-    JAX finds derivatives again that it has made eagerly of operands on another mesh: their results,
-    cotangents on one device, say in their types that they are on that mesh.
+    JAX reuses derivatives that it has made eagerly for operands on another mesh. The types of their
+    results, cotangents on one device, still name that mesh.
     """
     mesh, site = mesh_in(params), params.get("site")
     avals = ctx.avals_in if mesh is None else [_split.retyped(a, mesh) for a in ctx.avals_in]
@@ -65,18 +65,18 @@ def lower_global(rule: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
 
 
 def mesh_in(params: dict) -> Any:
-    """The mesh that the parameters of a primitive on global arrays are for; None: one device."""
+    """The mesh in the parameters of a primitive on global arrays; None: one device."""
     params = params | dict(params.get("given", ()))  # of a batch
     deal = getattr(params.get("rows"), "deal", params.get("deal"))
     return getattr(deal, "mesh", params.get("mesh"))
 
 
 def _on_cuda(rule: Callable, ctx: Any, *args: Any, **params: Any) -> Any:
-    """What a device needs that a program is lowered for is there before the program runs.
+    """Readies each device that a program is lowered for, before the program runs.
 
     Since 0.11 JAX's XLA merges a call with slices of its operands and updates by its results, and
-    hands it addresses within arrays: a call with a token ends the process then (shape_util.cc), and
-    a result may lie in an operand. Barriers keep it from that; they cost nothing when it runs.
+    passes it addresses within arrays. Then a call with a token ends the process (shape_util.cc),
+    and a result may lie in an operand. Barriers prevent that, and cost nothing at run time.
     """
     for device in _jax.lowering_devices(ctx) or ():
         if device.platform == "gpu" and device.process_index == jax.process_index():

@@ -1,6 +1,6 @@
-"""What `plait` exports, but for the process of ``plait run``."""
+"""What `plait` exports, except in the process of ``plait run``."""
 
-from plait import _core as _core  # the library first: without it nothing else makes sense
+from plait import _core as _core  # the library first: nothing works without it
 from plait import _exit as _exit
 from plait import fft as fft
 from plait import halo as halo

@@ -78,7 +78,7 @@ def _least_norm(a: Array, b: Array, *, lay: Lay, lay_b: Lay, deal: Deal) -> Arra
 
 
 def _least_norm_of_wide(a: Array, b: Array, *, lay: Lay, lay_b: Lay, rows: Rows) -> Array:
-    """By the adjoint, which is tall."""
+    """By the adjoint, which is a tall matrix."""
     n_rhs = _dense_args.as_columns(b).shape[1] if lay_b.shape is None else lay_b.shape[1]
     rhs = _tall.whole_rhs(rows, b, lay_b, n_rhs)
     x = _tall.least_norm(rows, rows.split(jnp.conj(a.T), lay.turned), rhs)

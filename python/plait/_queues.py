@@ -1,9 +1,10 @@
-"""What this process's devices have still to do: whoever holds its results, and if nobody does.
+"""The work that this process's devices still have to do, whether or not anybody holds its results.
 
-JAX knows programs by their results and, where they carry an effect, by tokens. One of `plait.jit`
-has hidden its effect: when its results are dropped, at the end of a function say, nothing tells
-that it has not run yet. But a device does the programs of a thread in turn, those on one device
-and those on several each for themselves, so another one of each kind is done when all are.
+JAX knows programs by their results and, if they carry an effect, by tokens. A program of
+`plait.jit` has hidden its effect: when its results are dropped, say at the end of a function,
+nothing tells that it has not run yet. But a device runs the programs of a thread in turn, those on
+one device and those on several in separate queues. So when a further program of each kind is done,
+all programs are.
 """
 
 import contextlib
@@ -18,28 +19,28 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _jax_programs
 
-_hidden: list[bool] = []  # an effect was
+_hidden: list[bool] = []  # non-empty if an effect was hidden
 
 
 def note_hidden() -> None:
-    """There may be programs that JAX does not know by tokens."""
+    """Notes that there may be programs that JAX does not know by tokens."""
     _hidden[:] = [True]
 
 
 def forget_hidden() -> None:
-    """Nobody waits for what nobody holds; JAX does when it ends."""
+    """Nobody waits for results that nobody holds any more; JAX waits at its end."""
     _hidden.clear()
 
 
 def arrays() -> list[jax.Array]:
-    """When these are ready, so is all that this thread has called."""
-    if not _jax_programs.have_devices():  # asked for arrays JAX would make them
+    """Arrays that are ready only when all calls of this thread are done."""
+    if not _jax_programs.have_devices():  # asking for arrays would make JAX create devices
         return []
     return [*jax.live_arrays(), *(_last() if _hidden else ())]
 
 
 def is_idle_within(limit: float | None) -> bool:
-    """Waits for queued work without asking how it ended; False if some is left after the limit."""
+    """Waits for queued work, however it ends; False if some is left after the limit."""
     end = math.inf if limit is None else time.monotonic() + limit
     pause = 20e-6
     for array in arrays():
@@ -52,7 +53,7 @@ def is_idle_within(limit: float | None) -> bool:
 
 
 def is_pending(array: jax.Array) -> bool:
-    """Whether it is still to be computed; not of one that is gone."""
+    """Whether an array is still to be computed; False for a deleted array."""
     try:
         return not array.is_ready()
     except RuntimeError:  # deleted, or donated to a program
@@ -60,21 +61,21 @@ def is_pending(array: jax.Array) -> bool:
 
 
 def _last() -> list[jax.Array]:
-    """Of each device's queues, behind all that this thread has given them; none where JAX fails."""
+    """A result from each device queue, behind all work of this thread; none if JAX fails."""
     devices = jax.local_devices()
     groups = [[device] for device in devices] + ([devices] if len(devices) > 1 else [])
     made = []
     with contextlib.suppress(Exception):
         for group in groups:
             mesh = Mesh(np.array(group), ("devices",))
-            with jax.set_mesh(mesh):  # the program may have chosen another one for all
+            with jax.set_mesh(mesh):  # the program may have set another mesh for everything
                 made.append(_product(len(group), mesh)())
     return made
 
 
 @functools.cache
 def _product(n: int, mesh: Mesh) -> jax.stages.Wrapped:
-    """Enough to be queued: JAX does at once what are a few operations (XLA's cpu_client.cc)."""
+    """Enough work to be queued: JAX runs a few operations at once (XLA's cpu_client.cc)."""
 
     def run() -> jax.Array:
         m = jax.lax.optimization_barrier(jnp.ones((n, 32, 32), jnp.float32))

@@ -1,9 +1,9 @@
 """One rank of ``plait run``: sends its output to the labelled streams and records how it ended.
 
-Started by the launcher as ``python _rank.py FOLDER FAMILY HOST N PROGRAM [ARGS...]``, without site
-packages: the job's folder, the launcher's family of MPI and its host, the number of ranks.
-It stays as the parent of the program, so that an end that the launcher would report as success
-(``_exit(0)`` in the middle of a job, a rank killed with it) is known.
+The launcher starts it as ``python _rank.py FOLDER FAMILY HOST N PROGRAM [ARGS...]``, without site
+packages. The arguments are the job's folder, the launcher's family of MPI and its host, and the
+number of ranks. It stays as the parent of the program, so that an end that the launcher would
+report as success (``_exit(0)`` in the middle of a job, a rank killed with it) is known.
 """
 
 import ctypes
@@ -17,8 +17,8 @@ import sys
 import termios
 import time
 
-# Which of the ranks of its host a rank is, and how many there are. Slurm's would be those of the
-# launcher's own processes, if that starts them by it.
+# Which of the ranks of its host a rank is, and how many ranks the host has. Slurm's variables would
+# describe the launcher's own processes, if the launcher starts them with Slurm.
 LOCAL_VARIABLES = (
     ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),
     ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
@@ -32,24 +32,24 @@ OPEN_MPI_VARIABLES = (
 )
 THREAD_VARIABLES = (
     *("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"),
-    "NPROC",  # the size of XLA's thread pool on the CPU
+    "NPROC",  # size of XLA's thread pool on the CPU
 )
 PR_SET_PDEATHSIG = 1
-UNSTARTED_CODE = 126  # as of shells; 127 is of a command that is not there
+UNSTARTED_CODE = 126  # as in shells, where 127 means that the command does not exist
 LIBC = ctypes.CDLL(None)
 LINGER_S = 5.0
-BLIND_LINGER_S = 3.0  # not knowing whether anybody is left
-# Before what a rank on another host sends through the launcher: RANK.KIND TEXT. Kinds are notes,
-# "begun" and "ended", and lines of "out" and "err"; with a "+" more of the line follows.
+BLIND_LINGER_S = 3.0  # if it is unknown whether anybody is left
+# Precedes what a rank on another host sends through the launcher: RANK.KIND TEXT. Kinds are the
+# notes "begun" and "ended", and lines of "out" and "err"; with a "+" more of the line follows.
 MARK = b"\x1eplait run: "
-RECORD_BYTES = 4096  # what a pipe takes, and Open MPI's launcher reads, in one piece
+RECORD_BYTES = 4096  # what a pipe, and a read of Open MPI's launcher, takes in one piece
 PIECE_BYTES = RECORD_BYTES - 64
 READ_BYTES = 1 << 16
 DRAIN_S = 1.0
 
 
 def host():
-    """What names this host, and no other; a folder may be there on many."""
+    """A text unique to this host; several hosts may share a folder."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             boot = file.read().strip()
@@ -59,7 +59,7 @@ def host():
 
 
 def forget_others(environment, family):
-    """Removes what launchers that this one was started by, or a shell, tell of other ranks."""
+    """Removes what outer launchers, or a shell, tell of other ranks."""
     others = HYDRA_VARIABLES if family == "openmpi" else OPEN_MPI_VARIABLES
     for name in (*others, "SLURM_STEP_NUM_TASKS"):
         environment.pop(name, None)
@@ -74,18 +74,18 @@ def rank_of(environment):
 
 
 def thread_defaults(n_cores, n_ranks):
-    """Threads of libraries, where as many ranks share so many cores."""
+    """Thread counts of libraries, if so many ranks share so many cores."""
     return dict.fromkeys(THREAD_VARIABLES, str(max(1, n_cores // n_ranks)))
 
 
 def n_ranks_here(environment, n_ranks):
-    """The ranks of this host, of `n_ranks`."""
+    """How many of `n_ranks` are on this host."""
     told = [environment[size] for _, size in LOCAL_VARIABLES if size in environment]
     return int(told[0]) if told else n_ranks
 
 
 def names_in(folder):
-    """What is there; nothing if it cannot be read."""
+    """The names in a folder; none if it cannot be read."""
     try:
         return os.listdir(folder)
     except OSError:
@@ -93,23 +93,23 @@ def names_in(folder):
 
 
 def n_gpus(root=""):
-    """NVIDIA GPUs of this host; asking the driver takes a second, and memory of each."""
+    """NVIDIA GPUs of this host; asking the driver would take a second, and memory of each GPU."""
     devices = [name for name in names_in(f"{root}/dev") if name.startswith("nvidia")]
     n = sum(name.removeprefix("nvidia").isdigit() for name in devices)
     return n or len(names_in(f"{root}/proc/driver/nvidia/gpus"))
 
 
 def may_have_gpus(environment):
-    """Whether the user lets JAX have NVIDIA GPUs; an empty choice is none."""
+    """Whether the user lets JAX have NVIDIA GPUs; an empty choice means none."""
     platforms = environment.get("JAX_PLATFORMS") or "cuda"
     return "cuda" in platforms or "gpu" in platforms
 
 
 def own_gpu(environment, root=""):
-    """JAX's number of the GPU of this rank; "" where somebody has chosen, or a rank may have all.
+    """JAX's number of this rank's GPU; "" if somebody has chosen, or a rank may have all.
 
-    JAX hides the others from itself alone. CUDA_VISIBLE_DEVICES would hide them from the driver,
-    and then ranks may not open each other's memory.
+    JAX then hides the other GPUs only from itself. CUDA_VISIBLE_DEVICES would hide them from the
+    driver, and then ranks may be unable to open each other's memory.
     """
     is_chosen = any(name in environment for name in GPU_CHOICES)
     is_wanted = environment.get("PLAIT_CUDA") != "0" and may_have_gpus(environment)
@@ -121,11 +121,12 @@ def own_gpu(environment, root=""):
 
 
 def open_streams(folder, rank):
-    """This rank's streams for its output and errors; none if nobody reads them on this host."""
+    """This rank's streams for output and errors; none if nobody reads them on this host."""
     streams = []
     for name in ("out", "err"):
         try:
-            # Without a reader that is an error; it would wait for one, where the folder is shared.
+            # Non-blocking: without a reader this fails; else it would wait for one if the folder is
+            # shared.
             flags = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK
             streams.append(os.open(f"{folder}/{rank}.{name}", flags))
         except OSError:
@@ -139,7 +140,7 @@ def open_streams(folder, rank):
 
 
 def leave_note(folder, name, text):
-    """A note in a job's folder: a file, or where a disk is full a link that leads to its text."""
+    """A note in a job's folder: a file, or, on a full disk, a link whose target is the text."""
     path = f"{folder}/{name}"
     try:
         with open(path, "w") as note:
@@ -148,13 +149,13 @@ def leave_note(folder, name, text):
         try:
             if os.path.exists(path):
                 os.unlink(path)
-            os.symlink(text, path)  # whose text, being short, needs no block
+            os.symlink(text, path)  # a short target needs no block
         except OSError:
-            pass  # of a job that is over
+            pass  # the job is over
 
 
 def read_note(folder, name):
-    """Its text, and when it was left; "" if it is not there, or not whole yet."""
+    """A note's text, and when it was left; "" if it does not exist, or is incomplete."""
     path = f"{folder}/{name}"
     try:
         left = os.lstat(path)
@@ -167,7 +168,7 @@ def read_note(folder, name):
 
 
 def has_left_in_order(folder, rank):
-    """Whether a rank has come to MPI_Finalize, and has not said that it failed."""
+    """Whether a rank has come to MPI_Finalize without reporting a failure."""
     try:
         return os.stat(f"{folder}/{rank}.left").st_size == 0
     except OSError:
@@ -175,7 +176,7 @@ def has_left_in_order(folder, rank):
 
 
 class Here:
-    """The way to ``plait run`` on its own host: streams that it reads, notes as files."""
+    """The way to ``plait run`` on the same host: streams that it reads, notes as files."""
 
     def __init__(self, folder, rank, streams):
         self.folder = folder
@@ -185,7 +186,7 @@ class Here:
             os.close(stream)
 
     def attach(self):
-        """In the program's process, before it begins: it has this one's output."""
+        """In the program's process, before the program begins: it inherits this output."""
 
     def wait(self, pid):
         """Waits for the program; returns its status."""
@@ -196,17 +197,17 @@ class Here:
         leave_note(self.folder, f"{self.rank}.{what}", text)
 
     def others_are_left(self):
-        """Whether ranks that have begun may have something to say."""
+        """Whether ranks that have begun may still have something to say."""
         names = names_in(self.folder)
         begun = {name[:-6] for name in names if name.endswith(".begun")}
         left = begun - {name[:-6] for name in names if name.endswith(".ended")}
         return not all(has_left_in_order(self.folder, rank) for rank in left)
 
     def linger(self, _code):
-        """Waits until the others have ended, for some seconds.
+        """Waits some seconds until the others have ended.
 
-        A launcher that sees a rank end badly, or before MPI_Finalize, kills the others, and they
-        could not say what they waited for.
+        A launcher that sees a rank end badly, or before MPI_Finalize, kills the others before they
+        can say what they waited for.
         """
         end = time.monotonic() + LINGER_S
         while time.monotonic() < end and self.others_are_left():
@@ -214,11 +215,11 @@ class Here:
 
 
 class Elsewhere:
-    """The way to ``plait run`` from another host: the launcher carries what is printed, and notes.
+    """The way to ``plait run`` from another host: the launcher carries output and notes.
 
-    It reads and writes the output of all ranks in pieces, which may break lines into each other.
-    So all goes through one pipe, in records no longer than such a piece, and the next ones when
-    the last are read.
+    The launcher reads and writes the output of all ranks in pieces, which may break lines into each
+    other. So everything goes through one pipe, in records no longer than such a piece, and further
+    records only when the last ones have been read.
     """
 
     def __init__(self, rank):
@@ -236,21 +237,21 @@ class Elsewhere:
         signal.signal(signal.SIGCHLD, lambda *_: None)
 
     def _pipe(self):
-        """A pipe, whose end to read from is looked at."""
+        """A pipe, whose read end is polled."""
         ours, theirs = os.pipe()
         os.set_blocking(ours, False)
         self.poll.register(ours, select.POLLIN)
         return ours, theirs
 
     def attach(self):
-        """In the program's process, before it begins: it has pipes to this one."""
+        """In the program's process, before the program begins: it gets pipes to this process."""
         for fd, pipe in zip((1, 2), self.theirs, strict=True):
             os.dup2(pipe, fd)
 
     def wait(self, pid):
         """Passes on what the program prints until it ends; returns its status.
 
-        What it has started may keep the pipes open, and is not waited for.
+        Processes that it has started may keep the pipes open; they are not waited for.
         """
         while self.theirs:
             os.close(self.theirs.pop())
@@ -268,7 +269,7 @@ class Elsewhere:
         return status
 
     def _pump(self, limit_ms):
-        """Passes on what there is, waiting for it; whether there was anything."""
+        """Waits for output and passes it on; returns whether there was any."""
         busy = False
         for fd, _ in self.poll.poll(limit_ms):
             try:
@@ -283,7 +284,7 @@ class Elsewhere:
         return busy
 
     def _pass_on(self, kind, data):
-        """Sends the lines that are whole, and of one that is long what there is of it."""
+        """Sends complete lines, and of a long line the parts that there are."""
         *lines, rest = (self.waiting[kind] + data).split(b"\n")
         records = []
         for line in lines:
@@ -294,7 +295,7 @@ class Elsewhere:
         self._send(records)
 
     def _pieces(self, kind, line):
-        """Records of a line's first pieces, all but what is less than a whole one."""
+        """Records of a line's first pieces, except an incomplete last piece."""
         starts = range(0, len(line) - PIECE_BYTES + 1, PIECE_BYTES)
         return [self._record(kind + "+", line[i : i + PIECE_BYTES]) for i in starts]
 
@@ -302,7 +303,7 @@ class Elsewhere:
         return MARK + f"{self.rank}.{kind} ".encode() + text + b"\n"
 
     def _send(self, records):
-        """Sends records, as many at once as a pipe takes in one piece."""
+        """Sends records, each time as many as a pipe takes in one piece."""
         batch = b""
         for record in records:
             if len(batch) + len(record) > RECORD_BYTES:
@@ -316,54 +317,54 @@ class Elsewhere:
         self._send([self._record(what, text.encode())])
 
     def linger(self, code):
-        """After a bad end waits some seconds for others, of whom nothing is known here."""
+        """After a bad end, waits some seconds for other ranks, which are unknown here."""
         end = time.monotonic() + (BLIND_LINGER_S if code else 0)
         while (left_s := end - time.monotonic()) > 0:
             self._pump(1000 * left_s)
 
 
 def write(batch):
-    """Writes to the launcher when it has read all that was written before."""
+    """Writes to the launcher once it has read all that was written before."""
     pipe = select.poll()
     pipe.register(2, 0)
     try:
-        while n_unread(2) and not pipe.poll(0):  # it is there
+        while n_unread(2) and not pipe.poll(0):  # its reader is there
             time.sleep(0.0002)
         while batch:
             batch = batch[os.write(2, batch) :]
     except OSError:
-        pass  # the launcher is gone, and will be followed
+        pass  # the launcher is gone; this process ends soon after
 
 
 def n_unread(fd):
-    """Bytes in a pipe, which what is no pipe has none of."""
+    """Unread bytes in a pipe; 0 for any other file."""
     if not stat.S_ISFIFO(os.fstat(fd).st_mode):
         return 0
     return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def follow(parent, number):
-    """In a new process: it has this signal when the one that started it ends, however that does."""
+    """In a new process: sends it this signal when its parent ends, however that happens."""
     LIBC.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:
         os.kill(os.getpid(), number)
 
 
 def guarded(words):
-    """A program's words as launchers leave them alone: a colon would begin another program."""
+    """A program's words, protected from launchers: a colon would begin another program."""
     return ["=" + word if re.fullmatch("=*:", word) else word for word in words]
 
 
 def unguarded(words):
-    """The same words as they were."""
+    """The original words."""
     return [word[1:] if re.fullmatch("=+:", word) else word for word in words]
 
 
 def restore_files(environment, is_here):
-    """For the program: the limit of open files that was raised for launchers of many ranks."""
+    """For the program: restores the limit of open files, raised for launchers of many ranks."""
     n = environment.pop("PLAIT_RUN_FILES", "")
     if n and is_here:
-        import resource  # by few
+        import resource  # rarely needed
 
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (int(n), hard))
@@ -377,10 +378,10 @@ def start(command, way):
         return pid
     follow(parent, signal.SIGKILL)
     restore_files(os.environ, isinstance(way, Here))
-    if int(way.rank):  # MPICH's launcher leaves the others a pipe that never ends
+    if int(way.rank):  # MPICH's launcher leaves the other ranks a pipe that never ends
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number in (signal.SIGPIPE, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(number, signal.SIG_DFL)  # Python ignores the first, launchers the others
+        signal.signal(number, signal.SIG_DFL)  # Python ignores SIGPIPE, launchers ignore the others
     way.attach()
     try:
         os.execvp(command[0], command)
@@ -390,27 +391,28 @@ def start(command, way):
 
 
 def pass_signals_on(pid):
-    """From here on the program has the signals that this process is sent."""
+    """From here on, signals to this process go to the program."""
 
     def send(number, _frame):
         try:
             os.kill(pid, number)
         except ProcessLookupError:
-            pass  # it has just ended
+            pass  # the program has just ended
 
     for number in (signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)  # the terminal sends it to the program as well
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT):
         signal.signal(number, send)
     signal.signal(signal.SIGTSTP, lambda *_: send(signal.SIGSTOP, None))
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # else this is for nohup to say
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # otherwise nohup has decided
         signal.signal(signal.SIGHUP, send)
 
 
 def end_with(parent, pid):
-    """Has the program killed when the launcher is gone, of which Open MPI's leaves ranks behind.
+    """Has the program killed when the launcher is gone: Open MPI's launcher leaves ranks behind.
 
-    By a signal that is otherwise ignored, since it comes also where only a thread of it has ended.
+    Uses a signal that is otherwise ignored, since it also comes when only a thread of the launcher
+    has ended.
     """
 
     def look(_number, _frame):
@@ -418,15 +420,15 @@ def end_with(parent, pid):
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
-                pass  # it has just ended
+                pass  # the program has just ended
 
     signal.signal(signal.SIGURG, look)
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGURG, 0, 0, 0)
-    os.kill(os.getpid(), signal.SIGURG)  # it may be gone already
+    os.kill(os.getpid(), signal.SIGURG)  # the launcher may be gone already
 
 
 def keep_signals():
-    """From here on, where the program has ended, they are for this process again."""
+    """From here on, since the program has ended, signals are for this process again."""
     signal.signal(signal.SIGURG, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCONT):
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -436,14 +438,14 @@ def keep_signals():
 
 
 def find_way(folder, where, rank):
-    """How what this rank prints reaches ``plait run``, which was started on the host `where`."""
+    """How this rank's output reaches ``plait run``, which was started on the host `where`."""
     is_here = where == host() and os.path.isdir(folder)
     streams = open_streams(folder, rank) if is_here else []
     return Here(folder, rank, streams) if streams else Elsewhere(rank)
 
 
 def prepare(environment, folder, rank, n_ranks, is_here):
-    """Adds to the program's environment what this process alone knows."""
+    """Adds to the program's environment what only this process knows."""
     environment["PLAIT_RUN_RANK"] = rank
     environment.setdefault("PLAIT_RUN_JOB", os.path.basename(folder))
     for name in ("PLAIT_RUN_FOLDER", "PLAIT_RUN_WRAPPER"):
@@ -452,17 +454,17 @@ def prepare(environment, folder, rank, n_ranks, is_here):
         environment |= {"PLAIT_RUN_FOLDER": folder, "PLAIT_RUN_WRAPPER": str(os.getpid())}
     if gpu := own_gpu(environment):
         environment["JAX_CUDA_VISIBLE_DEVICES"] = gpu
-    n_cores = len(os.sched_getaffinity(os.getppid()))  # of all ranks here, also if they are bound
+    n_cores = len(os.sched_getaffinity(os.getppid()))  # of all ranks here, even bound ones
     for name, value in thread_defaults(n_cores, n_ranks_here(environment, n_ranks)).items():
         environment.setdefault(name, value)
 
 
 def end_by(number):
-    """Ends this process by a signal, as its program was, so that the launcher sees it."""
+    """Ends this process by the signal that ended its program, so that the launcher sees it."""
     try:
         signal.signal(number, signal.SIG_DFL)
     except OSError:
-        pass  # of those that have no other way
+        pass  # the signal always has its default action
     os.kill(os.getpid(), number)
 
 
@@ -477,7 +479,7 @@ def main():
     try:
         prepare(os.environ, folder, rank, int(n_ranks), is_here)
         pid = start(command, way)
-    except OSError as error:  # else the others wait for this rank in MPI_Init
+    except OSError as error:  # the note keeps others from waiting for this rank in MPI_Init
         os.write(2, f"plait run: rank {rank} cannot be started: {error.strerror}\n".encode())
         way.note("ended", str(UNSTARTED_CODE))
         os._exit(UNSTARTED_CODE)

@@ -1,4 +1,4 @@
-"""Reading the files of src/base/record.h: flight recorders, and parts of a trace."""
+"""Reads the files of src/base/record.h: flight recorders, and parts of a trace."""
 
 import dataclasses
 import fcntl
@@ -58,7 +58,7 @@ _FLIGHT_ENTRY = np.dtype(
         ("where", "u4"),
         ("status", "i4"),
         ("n_collectives", "u4"),
-        ("wait", "S64"),  # read by the guard alone
+        ("wait", "S64"),  # only the guard reads it
     ]
 )
 _RING = np.dtype([("n", "u8"), ("unused", "S56"), ("entries", _FLIGHT_ENTRY, (256,))])
@@ -83,7 +83,7 @@ TRACE_ENTRY = np.dtype(
 
 
 class UnreadableError(Exception):
-    """A file is none of plait's records, or of another version."""
+    """A file is not one of plait's records, or is of another version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +115,7 @@ class Header:
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """One entry of a flight recorder; start_ns is the monotonic clock's, to some ms."""
+    """An entry of a flight recorder; start_ns: on the monotonic clock, to some ms."""
 
     number: int
     start_ns: int
@@ -139,7 +139,7 @@ class Flight:
 
 
 def _is_locked(file: int) -> bool:
-    """Whether the process that made a file still lives: it holds the lock."""
+    """Whether the process that made a file still lives: then it holds the lock."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
@@ -153,7 +153,7 @@ def _text(value: bytes) -> str:
 
 
 def read_header(data: bytes, path: str = "", is_alive: bool = False) -> tuple[Header, np.void]:
-    """The header of a file's bytes, checked; also as it is in the file."""
+    """The header of a file's bytes, checked; and as it is in the file."""
     if len(data) < _HEADER.itemsize:
         raise UnreadableError(f"{path}: too short for a record of plait")
     raw = np.frombuffer(data, _HEADER, 1)[0]
@@ -175,7 +175,7 @@ def _status(code: int) -> str:
 
 
 def parse_flight(data: bytes, path: str = "", is_alive: bool = False) -> Flight:
-    """The operations in the bytes of a flight recorder; half-written ones are left out."""
+    """The operations in the bytes of a flight recorder, without half-written ones."""
     header, raw = read_header(data, path, is_alive)
     if len(data) < _HEADER_BYTES:
         raise UnreadableError(f"{path}: too short for a flight recorder")
@@ -222,7 +222,7 @@ def own_flight() -> Flight | None:
 
 
 def flights() -> list[Flight]:
-    """All flight recorders of this user on this machine that can be read."""
+    """All readable flight recorders of this user on this machine."""
     found = []
     for folder in _core.record_folders():
         for path in Path(folder).glob("*.flight"):
@@ -234,9 +234,9 @@ def flights() -> list[Flight]:
 
 
 def last_job(found: Sequence[Flight]) -> list[Flight]:
-    """The flights of the job that was started last, in the order of their ranks.
+    """The flights of the job that was started last, by rank.
 
-    Processes are of one job if they say so and are on one host or were started together.
+    Processes belong to one job if they say so and are on one host or were started together.
     """
     if not found:
         return []
@@ -251,7 +251,7 @@ def last_job(found: Sequence[Flight]) -> list[Flight]:
 
 
 def table(operations: Sequence[Operation], start_ns: int) -> list[str]:
-    """Operations as lines of text; times are seconds since start_ns."""
+    """Operations as lines of text, with times in seconds since start_ns."""
     rows = [
         (
             f"{(o.start_ns - start_ns) / 1e9:.3f} s",
@@ -285,7 +285,7 @@ def _on_comm(flight: Flight, comm: int) -> dict[int, Operation]:
 def divergence(found: Sequence[Flight]) -> list[str]:
     """Where ranks of a job did different things, or one is behind; a line for each finding.
 
-    Only communicators whose operations all ranks take part in can be compared, and only where
+    Only communicators in which all ranks take part in all operations can be compared, and only if
     each process has a rank of its own in them.
     """
     lines = []
@@ -329,8 +329,8 @@ def _behind(comm: int, calls: list) -> list[str]:
 def report(n: int) -> str:
     """The last n operations of every rank of the last job, for ``plait doctor --last``.
 
-    Of one that still runs, and behind them those of the last one that did not end well: some
-    process of plait, such as a notebook's, may run all day.
+    If that job still runs, those of the last job that did not end well follow: some process of
+    plait, say of a notebook, may run all day.
     """
     found = flights()
     job = last_job(found)
@@ -361,7 +361,7 @@ def _report_of(job: Sequence[Flight], n: int) -> list[str]:
 
 
 def remove_dead() -> int:
-    """Removes the flight recorders of processes that are gone; how many there were."""
+    """Removes the flight recorders of ended processes; returns how many there were."""
     n = 0
     for flight in flights():
         if not flight.header.is_alive:

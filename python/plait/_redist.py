@@ -71,9 +71,9 @@ def redistribute(
 
 
 def _as_told(y: Any, spec: _split.Spec) -> Any:
-    """The array, which says of axes of one device, too, that blocks were dealt out along them.
+    """The array, with axes of one device in its sharding, too, along which blocks were dealt out.
 
-    JAX leaves those of Auto axes out of the sharding of a program's result.
+    JAX drops Auto axes of one device from the sharding of a program's result.
     """
     found = None if isinstance(y, jax.core.Tracer) else y.sharding
     if not isinstance(found, NamedSharding):
@@ -84,7 +84,7 @@ def _as_told(y: Any, spec: _split.Spec) -> Any:
 
 
 def _block(n: int | None, argument: str) -> int:
-    """Elements of a block, 0 where nothing is dealt out."""
+    """Elements of a block; 0: nothing is dealt out."""
     if n is None:
         return 0
     try:
@@ -103,7 +103,7 @@ def _blocks(spec: _mesh_rules.Spec, n: int) -> tuple[int, ...]:
 def _check_dealt(
     dims: tuple[int, ...], data: tuple[int, ...], place: _mesh.Place, block: int
 ) -> None:
-    """The operand has the extents that its data have when they are dealt out."""
+    """The operand's extents must be those of its data when dealt out."""
     want = _mesh_rules.padded(place.mesh, data, place.spec, block or 1)
     if block and want != dims:
         raise ValueError(
@@ -133,7 +133,7 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
 def _partial(
     function: Any, place: _mesh.Place, axes: tuple[int, ...], named: tuple[tuple[str, Any], ...]
 ) -> Any:
-    """What the function, with these keywords, makes of each part; extent 1 along the axes."""
+    """Applies the function, with these keywords, to each part; extent 1 along the axes."""
 
     def reduce(part: Any) -> Any:
         return function(part, axis=axes, keepdims=True, **dict(named))
@@ -150,8 +150,8 @@ def reduced(
     keepdims: bool = False,
     **named: Any,
 ) -> Any:
-    """jnp.sum or jnp.max of a global array: of each device's part, then of these in order."""
-    if place.mesh is None or 0 in x.shape:  # nothing is added up, and there are no parts of it
+    """jnp.sum or jnp.max of a global array: of each device's part, then of the partial results."""
+    if place.mesh is None or 0 in x.shape:  # no elements: no sums, no parts
         return function(x, axis=axes, keepdims=keepdims, **named)
     x = _partial(function, place, axes, tuple(named.items()))(x)
     whole = tuple(() if a in axes else names for a, names in enumerate(place.spec))

@@ -1,6 +1,6 @@
 """Reductions of the rank model: one process (or one device of a manual region) is one rank.
 
-Any operand may be a pytree: the result is one like it, with one message for each dtype.
+Any operand may be a pytree: the result is a pytree like it, with one message for each dtype.
 """
 
 from typing import Any
@@ -191,9 +191,9 @@ def reduce_scatterv(
 
 
 def _is_that(x: Any, value: Any) -> Any:
-    """Where an element is the extreme one: by its bits, and both zeros are one number.
+    """Where an element is the extreme value: compares bits, but both zeros are equal.
 
-    XLA takes a subnormal number for zero.
+    XLA's own comparison takes subnormal numbers for zero.
     """
     if not jnp.issubdtype(x.dtype, jnp.floating):
         return x == value

@@ -1,4 +1,4 @@
-"""Factors in single precision of global matrices in double, and solutions refined with them."""
+"""Single-precision factors of global double-precision matrices, and refined solutions."""
 
 import dataclasses
 from typing import Any
@@ -58,7 +58,7 @@ def _solution(matrix: Matrix, factor: tuple, b: Array, *, lay: Lay, deal: Deal, 
 
 
 def is_asked_for(precision: Any, check: bool, name: str) -> bool:
-    """Whether precision= says so."""
+    """Whether precision= asks for single precision."""
     if precision not in (None, "single"):
         raise ValueError(f"{name}: precision is {precision!r}; expected None or 'single'")
     if precision == "single" and check:

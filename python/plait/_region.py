@@ -16,7 +16,7 @@ from plait import _errors, _jax, _jax_programs, _queues, _turns, _xla
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Among what JAX keeps traces by: a function that was traced outside is traced again inside.
+# Part of the key of JAX's traces: a function traced outside is traced again inside.
 _is_in_region = _jax.bool_state(
     name="plait_region",
     default=False,
@@ -27,7 +27,7 @@ _is_in_region = _jax.bool_state(
 
 
 def is_in_region() -> bool:
-    """Whether what is traced now is in a region, where the effect costs nothing."""
+    """Whether the current trace is in a region, where the effect costs nothing."""
     return bool(_is_in_region.value)
 
 
@@ -73,7 +73,7 @@ _jax_programs.lowers_inside(region_p)
 
 
 class NoArrays:
-    """The result of a function without leaves: a hidden array keeps the program alive."""
+    """The result of a function without leaves; a hidden array keeps the program alive."""
 
     def __init__(self, hidden: Any, result: Any):
         self.hidden, self.result = hidden, result
@@ -85,7 +85,7 @@ jax.tree_util.register_pytree_node(
 
 
 class _Same:
-    """Auxiliary data of a pytree node that compares by type only."""
+    """Auxiliary data of a pytree node, compared by type only."""
 
     def __init__(self, value: Any):
         self.value = value
@@ -97,21 +97,21 @@ class _Same:
         return 0
 
 
-# What is a value of the program: NumPy's numbers and classes may be static arguments. Of what
-# jax.jit calls tracers alone are, and static arguments stay the objects that they were.
+# Types of a program's values: NumPy's numbers and classes may be static arguments. In what jax.jit
+# calls, only tracers are values, and static arguments stay the objects that they were.
 ARRAYS, TRACERS = (jax.Array, jax.core.Tracer, np.ndarray), (jax.core.Tracer,)
 
 
 def _region(f: Callable, communicators: "_Communicators | None" = None) -> Callable:
-    """See `region`; communicators: of `jit`, where those of the operations are put down.
+    """See `region`; communicators: where `jit` collects the communicators of the operations.
 
-    A function without results then returns a `NoArrays`.
+    With it, a function without results returns a `NoArrays`.
     """
     in_region = _in_region(f, communicators)
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        # nothing surrounds it, or jax.disable_jit is on
+        # outside of traces nothing surrounds it, or jax.disable_jit is on
         return (in_region if _jax.is_tracing() else f)(*args, **kwargs)
 
     return wrapped
@@ -125,11 +125,11 @@ def _in_region(f: Callable, communicators: "_Communicators | None" = None) -> Ca
         def has_values(node: Any) -> bool:
             return any(isinstance(leaf, values) for leaf in jax.tree.leaves(node))
 
-        # an argument without values stays the object that it is; others are made anew, all of them:
-        # their nodes may hold to the trace that they were made in, as those of flax.nnx do
+        # an argument without values stays the object that it is; all others are made anew: their
+        # nodes may hold on to the trace that made them, as those of flax.nnx do
         whole = {id(x) for x in (*args, *kwargs.values()) if not has_values(x)}
         leaves, tree = jax.tree.flatten((args, kwargs), lambda node: id(node) in whole)
-        # what is written to belongs to what surrounds it
+        # references belong to the surrounding program
         if any(map(_jax_programs.is_ref, leaves)):
             return f(*args, **kwargs)
         is_array = [isinstance(leaf, values) for leaf in leaves]
@@ -161,9 +161,9 @@ def _in_region(f: Callable, communicators: "_Communicators | None" = None) -> Ca
 
 
 class _Communicators:
-    """Those that all programs of a function have operations on, by number; None: those of meshes.
+    """The communicators of the operations in all programs of a function, by number; None: meshes.
 
-    (A program that is called by one thread may be on another one than that by the next.)
+    (The program that one thread calls may use another communicator than the next thread's.)
     """
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ class _Communicators:
         self._are_known = False
 
     def note(self, found: set[int | None]) -> None:
-        """Those of a program that is traced, to be called."""
+        """Notes those of a traced program that is to be called."""
         if _turns.are_kept:
             _turns.enter(found - self.numbers)
         self.numbers = self.numbers & found if self._are_known else found
@@ -240,7 +240,7 @@ def jit(f: Callable | None = None, /, **options: Any) -> Any:
     return Jitted(f, options)
 
 
-# Looked at in every call.
+# Read in every call.
 _traces, _no_trace = _jax.traces, _jax.no_trace
 _get_ident, _callers = threading.get_ident, _turns.callers
 
@@ -248,8 +248,8 @@ _get_ident, _callers = threading.get_ident, _turns.callers
 class Jitted(Generic[P, R]):
     """What `jit` makes of a function.
 
-    What it has is the type's, or in slots: functools.wraps, as in jax.grad and jax.vmap, gives all
-    that is in an object's dictionary to the function around it, whose own ``lower`` it would be.
+    Its attributes are in its type or in slots: functools.wraps, as in jax.grad and jax.vmap, copies
+    an object's dictionary to the function around it, which would then have this ``lower``.
     """
 
     __slots__ = (
@@ -273,7 +273,7 @@ class Jitted(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            if _traces.value is not _no_trace:  # a fifth of the price of trace_state_clean
+            if _traces.value is not _no_trace:  # a fifth of the cost of trace_state_clean
                 return self._inner(*args, **kwargs)
             if _get_ident() not in _callers:
                 _turns.note_caller()
@@ -292,7 +292,7 @@ class Jitted(Generic[P, R]):
                 raise
             raise other from None
         if type(out) is NoArrays:
-            self.last = out.hidden  # what waits for all results, at exit, waits for this one
+            self.last = out.hidden  # waiting for all results, at exit, includes this one
             return out.result
         return out
 
@@ -300,22 +300,22 @@ class Jitted(Generic[P, R]):
         return self if instance is None else types.MethodType(self, instance)
 
     def __reduce__(self) -> tuple:
-        """As of jax.jit: the function and the options; the reader compiles anew."""
+        """As for jax.jit: the function and the options; the reader compiles anew."""
         return Jitted, self._given
 
     def __repr__(self) -> str:
         return f"<plait.jit of {self.__wrapped__!r}>"  # type: ignore[attr-defined]
 
     def lower(self, *args: Any, **kwargs: Any) -> Any:
-        """As of jax.jit."""
+        """As for jax.jit."""
         return self._unless_hidden("lower", args, kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
-        """As of jax.jit."""
+        """As for jax.jit."""
         return self._unless_hidden("trace", args, kwargs)
 
     def _unless_hidden(self, what: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-        """Of the program that calls run, but for a function without results: of jax.jit's own."""
+        """For the program that calls run; for a function without results, jax.jit's own program."""
         made = getattr(self.outermost, what)(*args, **kwargs)
         if type(made.out_info) is NoArrays:
             f, options = self._given
@@ -323,11 +323,11 @@ class Jitted(Generic[P, R]):
         return made
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
-        """As of jax.jit."""
+        """As for jax.jit."""
         return self._inner.eval_shape(*args, **kwargs)
 
     def clear_cache(self) -> None:
-        """As of jax.jit."""
+        """As for jax.jit."""
         self.outermost.clear_cache()
         self._inner.clear_cache()
 

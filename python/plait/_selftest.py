@@ -1,4 +1,4 @@
-"""What each rank of the self-test of `plait doctor` runs; rank 0 prints the figures as JSON.
+"""The self-test of `plait doctor` on each rank; rank 0 prints the figures as JSON.
 
 Every number is the best of a few rounds: enough to see what is wrong, not to compare.
 """
@@ -21,7 +21,7 @@ LARGE = 64 << 20
 
 
 def seconds(call, *args):
-    """Time of a call whose result is waited for."""
+    """Time of a call, including the wait for its result."""
     plait.block(call(*args))
     times = []
     for _ in range(ROUNDS):
@@ -34,7 +34,7 @@ def seconds(call, *args):
 
 @plait.jit
 def many(x):
-    """Small reductions in a compiled loop: without the time of Python and JAX."""
+    """Small reductions in a compiled loop: excludes the time of Python and JAX."""
     return lax.fori_loop(0, CALLS, lambda _, y: plait.allreduce(y, plait.MAX), x)
 
 
@@ -45,7 +45,7 @@ def large(x):
 
 
 def copy_seconds(n_bytes):
-    """Time of copying as much as the large reduction has, into memory that is there."""
+    """Time to copy as much as the large reduction has, into existing memory."""
     x, y = np.ones(n_bytes, np.uint8), np.zeros(n_bytes, np.uint8)
     times = []
     for _ in range(ROUNDS):
@@ -56,7 +56,7 @@ def copy_seconds(n_bytes):
 
 
 def is_right(rank, size):
-    """Values of each kind of operation, against arithmetic."""
+    """Compares values of each kind of operation with arithmetic."""
     x = jnp.arange(1000.0, dtype=jnp.float32) + rank
     total = plait.allreduce(x, plait.SUM)
     rows = [bool(jnp.all(total == size * jnp.arange(1000.0) + size * (size - 1) / 2))]
@@ -80,7 +80,7 @@ def libraries():
 
 
 def facts():
-    """What this rank alone knows."""
+    """What only this rank knows."""
     return {
         "host": MPI.Get_processor_name(),
         "cores": sorted(os.sched_getaffinity(0)),

@@ -1,4 +1,4 @@
-"""Call sites: the line of the user's program that an operation was called on, as a number.
+"""Call sites: the line of the user's program that calls an operation, as a number.
 
 The number enters compiled programs, so it must not depend on the order in which ranks trace,
 nor change when another part of the file is edited: it is a hash of the file's name, the
@@ -21,16 +21,16 @@ from plait import _core
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _JAX = os.path.dirname(os.path.abspath(jax.__file__)) + os.sep
-_PYTHON = (contextlib.__file__, functools.__file__)  # decorators of JAX's own
+_PYTHON = (contextlib.__file__, functools.__file__)  # JAX uses their decorators
 _ROOM = 10_000
 
-_is_inside: dict[str, bool] = {}  # by file name: plait, JAX or Python's own start
+_is_inside: dict[str, bool] = {}  # by file name: whether it is plait's, JAX's or Python's start
 _known: dict[tuple[int, int], tuple[CodeType, int]] = {}  # by code object and instruction
 _SLOTS = 1024
 _eager = memoryview(
     (ctypes.c_int64 * _SLOTS).from_address(ctypes.addressof(_core.lib.plait_site_eager().contents))
 )
-_eager = _eager.cast("B").cast("q")  # an assignment to it takes 40 ns
+_eager = _eager.cast("B").cast("q")  # makes an assignment take 40 ns
 
 
 def _inside(name: str) -> bool:
@@ -61,7 +61,7 @@ def text() -> str:
 
 
 class _Kept(threading.local):
-    """The line that this thread's calls are for, where they do not say it themselves."""
+    """The line for this thread's calls without a line of their own."""
 
     site: int | None = None
 
@@ -71,9 +71,9 @@ _kept = _Kept()
 
 @contextlib.contextmanager
 def at(site: int) -> Iterator[None]:
-    """Calls of this thread in the ``with`` block are for that line.
+    """Inside the ``with`` block, calls of this thread are for that line.
 
-    While a program is lowered nothing else says for which line of it.
+    While a program is lowered, nothing else says for which of its lines.
     """
     before, _kept.site = _kept.site, site
     try:
@@ -96,7 +96,7 @@ def here() -> int:
         known = (code, _core.put_site(_number(frame), _text(frame)))
         if len(_known) >= _ROOM:
             _known.clear()
-        _known[key] = known  # which keeps the code object, so that its id stays its own
+        _known[key] = known  # keeps the code object, so that its id stays unique
     return known[1]
 
 
@@ -110,5 +110,5 @@ def _number(frame: FrameType) -> int:
 
 
 def enter_eager(comm: Any, site: int) -> None:
-    """Says which line the next program without a site of its own is run for."""
+    """Sets the line for which the next program without a site of its own runs."""
     _eager[comm % _SLOTS if isinstance(comm, int) else 0] = site

@@ -1,4 +1,4 @@
-"""Solutions with a global matrix, by the factorization that fits it."""
+"""Solutions with a global matrix, by the factorization that fits the matrix."""
 
 from typing import Any
 

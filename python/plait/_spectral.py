@@ -26,7 +26,7 @@ def _is_traced(x: Any) -> bool:
 
 
 def _spacings(d: Any, n: int, name: str, argument: str) -> tuple:
-    """One for each axis: a float, or what is traced."""
+    """A spacing for each axis: a float, or a traced value."""
     is_one = not isinstance(d, Sequence) and np.ndim(d) == 0
     if isinstance(d, str):
         raise TypeError(f"{name}: {argument} is {d!r}; expected numbers")
@@ -39,7 +39,7 @@ def _spacings(d: Any, n: int, name: str, argument: str) -> tuple:
     return found
 
 
-# How many numbers of an axis of n there are, and what of them counts in multiples of a step.
+# How many numbers an axis of n has, and which multiple of a step each number is.
 _COUNTS: dict[str, tuple[Callable, Callable]] = {
     "full": (lambda n: n, lambda j, n: jnp.where(j < (n + 1) // 2, j, j - n)),
     "half": (lambda n: n // 2 + 1, lambda j, n: j),
@@ -49,7 +49,7 @@ _COUNTS: dict[str, tuple[Callable, Callable]] = {
 
 
 def _part(axis: int, n: int, step: float, count: str, names: tuple, dtype: Any, dims: Any) -> Any:
-    """One axis's frequencies in a device's part of these extents; 0 where it has padding."""
+    """Frequencies of one axis in a device's part of these extents; 0 in padding."""
     n_here = dims[axis]
     first = jax.lax.axis_index(names) * n_here if names else 0
     shape = [n_here if a == axis else 1 for a in range(len(dims))]
@@ -121,12 +121,13 @@ def _batch(args: tuple, dims: tuple, **params: Any) -> tuple:
 
 @functools.cache
 def _frequencies_p() -> Any:
-    """From a spectrum, of which nothing but the devices is looked at, to frequencies of its axes.
+    """From a spectrum, of which only the devices matter, to the frequencies of its axes.
 
-    A primitive: what depends on no operand is a constant to derivatives of loops, which compute it
-    before the loop, where nothing says on which devices. To jax.linear_transpose whatever depends
-    on its operand is linear in it, so there it is one without the spectrum: split where the program
-    around it has the mesh's devices, else whole, an array of no device in particular.
+    It is a primitive: derivatives of loops would treat what depends on no operand as a constant,
+    and compute it before the loop, where nothing says on which devices. jax.linear_transpose would
+    take whatever depends on its operand for linear in it, so there it runs without the spectrum.
+    Then it is split if the surrounding program has the mesh's devices, else whole, an array of no
+    particular device.
     """
     made = jex.Primitive("plait_mesh_frequencies")
     made.multiple_results = True
@@ -141,13 +142,13 @@ def _frequencies_p() -> Any:
 
 
 def _counted(y: Any, place: _mesh.Place, wanted: tuple, dtype: Any) -> list:
-    dtype = jax.dtypes.canonicalize_dtype(dtype)  # y may have been made with doubles switched on
+    dtype = jax.dtypes.canonicalize_dtype(dtype)  # y may date from double precision
     given = {"place": place, "extents": tuple(y.shape), "wanted": wanted, "dtype": dtype}
     return _frequencies_p().bind(y, **given)
 
 
 def _wanted(axes: tuple, sizes: Sequence[int], steps: tuple, angular: bool, is_half: bool) -> tuple:
-    """For each axis: its number, size, what one cycle in it counts, a key of `_COUNTS`."""
+    """For each axis: its number, its size, the size of one cycle, a key of `_COUNTS`."""
     turn = 2 * math.pi if angular else 1.0
     return tuple(
         (a, n, turn / (max(n, 1) * step), "half" if is_half and a == axes[-1] else "full")
@@ -156,7 +157,7 @@ def _wanted(axes: tuple, sizes: Sequence[int], steps: tuple, angular: bool, is_h
 
 
 def _divided(found: Sequence, steps: tuple) -> tuple:
-    """Frequencies for distances of 1 where these are traced, for the distances."""
+    """Divides frequencies for a spacing of 1 by the spacing, if that is traced."""
     pairs = zip(found, steps, strict=True)
     return tuple(k / h.astype(k.dtype) if _is_traced(h) else k for k, h in pairs)
 
@@ -164,7 +165,7 @@ def _divided(found: Sequence, steps: tuple) -> tuple:
 def frequencies(
     kind: Kind, y: Any, d: Any, axes: Any, shape: Any, angular: bool, layout: str, given: dict
 ) -> tuple:
-    """Those of each axis where the spectrum y has them; kind.real: is the last one halved."""
+    """The frequencies of each axis, laid out for the spectrum y; kind.real: is the last halved."""
     name, is_half = kind.name, kind.real is not None
     y = _args.as_array(y, name)
     axes = _fourier.axes_of(axes, None, y.ndim, name)
@@ -189,7 +190,7 @@ def frequencies(
 
 
 def _between(spec: Spec, axes: tuple, name: str) -> Spec:
-    """How a spectrum is split that goes back again: as the path there ends, where it has an end."""
+    """The split of a spectrum that goes back again: where the forward path ends, if it can end."""
     return spec if all(spec[a] for a in axes) else _fourier.turned(spec, axes, -1, name)
 
 
@@ -235,7 +236,7 @@ def _kept(mode: str, n: Sequence[int], m: Sequence[int], name: str) -> tuple[lis
 
 
 def _shift(axes: tuple, s: Sequence[int], first: Sequence[int], like: Any, is_real: bool) -> list:
-    """Factors of a spectrum that move what it is of by so many elements to the front."""
+    """Factors on a spectrum that shift its signal by so many elements to the front."""
     found = []
     for a, n, by in zip(axes, s, first, strict=True):
         if by:
@@ -261,7 +262,7 @@ def _whole_part(b: Any, zero: Any, *where: Any) -> Any:
 
 
 def _where_here(spec: Spec, sizes: tuple, extents: tuple) -> list:
-    """Indices along each axis of this device's part, which has so many, and whether b has them."""
+    """Indices along each axis of this device's part, of so many elements; whether b has them."""
     found = []
     for names, n_here, n in zip(spec, sizes, extents, strict=True):
         first = jax.lax.axis_index(names) * n_here if names else 0
@@ -272,7 +273,7 @@ def _where_here(spec: Spec, sizes: tuple, extents: tuple) -> list:
 
 @functools.lru_cache(maxsize=256)
 def _spreader(mesh: Any, spec: Spec, dims: tuple, is_told: bool) -> Any:
-    """is_told: where it is to take what from; else each device finds that out."""
+    """is_told: operands say which elements it takes; else each device computes that."""
     whole, part = ((),) * len(spec), _whole_part
     ins = [whole, (), *((names,) for names in spec for _ in range(2))]
     if not is_told:
@@ -285,10 +286,10 @@ def _spreader(mesh: Any, spec: Spec, dims: tuple, is_told: bool) -> Any:
 
 
 def _spread(b: Any, a: Any, mesh: Any, spec: Spec, dims: tuple) -> Any:
-    """b, all of which every device has, with zeros behind it, split like this; beside a.
+    """b, which every device has whole, with zeros behind it, split like this; on the devices of a.
 
-    In a trace nothing in it is made that depends on no operand: see `computed_beside`. Of Explicit
-    axes JAX wants to be told the mesh there.
+    In a trace, everything made here depends on an operand: see `computed_beside`. For Explicit axes
+    JAX then needs the mesh to be named.
     """
     is_traced = isinstance(_jax.underlying(a), jax.core.Tracer)
     if not is_traced or not _jax.is_auto(mesh):
@@ -301,10 +302,10 @@ def _spread(b: Any, a: Any, mesh: Any, spec: Spec, dims: tuple) -> Any:
 
 
 def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str) -> tuple:
-    """The other operand on the mesh of the first, and how it is split.
+    """The other operand on the mesh of the first, and its split.
 
-    One that is on no mesh, or that the mesh does not divide, is taken to be there as a whole: each
-    device takes its part of it with zeros behind.
+    An operand that is on no mesh, or that the mesh does not divide, counts as whole on each device:
+    each device takes its part of it, with zeros behind.
     """
     spec = tuple(
         () if n == 1 < m else e for n, m, e in zip(b.shape, a.shape, place.spec, strict=True)
@@ -318,11 +319,11 @@ def _second(b: Any, a: Any, place: _mesh.Place, axes: tuple, s: tuple, name: str
             return b, own
     found = _jax.eager_sharding(a)
     if found is not None and jax.typeof(b).sharding.mesh.empty:
-        b = _mesh.put(b, found[0], ((),) * b.ndim)  # cotangents stay there, as those of a
+        b = _mesh.put(b, found[0], ((),) * b.ndim)  # its cotangents stay there, as those of a do
     sizes = dict(zip(axes, s, strict=True))
     dims = tuple(sizes.get(i, n) for i, n in enumerate(b.shape))
     dims = _mesh_rules.padded(place.mesh, dims, spec)
-    if found is None and _jax.is_splitting():  # b may be known, and then no devices are
+    if found is None and _jax.is_splitting():  # b may be known, and then its devices are not
         return jnp.pad(b, [(0, n - m) for n, m in zip(dims, b.shape, strict=True)]), spec
     return _spread(b, a, place.mesh, spec, dims), spec
 
@@ -337,7 +338,7 @@ def _mesh_beside(a: Any, b: Any) -> Any:
 
 
 def _check_meshes(a: Any, b: Any, mesh: Any, name: str) -> None:
-    """Both operands are on one mesh, and on mesh= if that is given, or on none."""
+    """Both operands are on one mesh or none, which is mesh= if that is given."""
     homes = _mesh.homes_of({"a": a, "b": b})
     _mesh.check_homes(homes, name)
     if mesh is not None and "b" in homes:
@@ -353,23 +354,23 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, shape: Any, mesh: Any, spec: 
         raise ValueError(f"{name}: operands of {a.ndim} and {b.ndim} axes")
     try:
         dtype = jnp.promote_types(a.dtype, b.dtype)
-    except TypeError:  # of PRNG keys
+    except TypeError:  # from PRNG keys
         kinds = f"{a.dtype.name} and {b.dtype.name}"
         raise TypeError(f"{name}: operands of dtypes {kinds}; expected numbers") from None
     a, b = (
         _fourier.as_floating(x.astype(jax.dtypes.canonicalize_dtype(dtype)), name) for x in (a, b)
     )
     is_real = not jnp.issubdtype(a.dtype, jnp.complexfloating)
-    axes = axes if axes is None or np.iterable(axes) else (axes,)  # as in scipy
+    axes = axes if axes is None or np.iterable(axes) else (axes,)  # as in SciPy
     axes = _fourier.axes_of(axes, None, a.ndim, name)
     of_a, of_b = _mesh.data_of(shape, a.shape, 0, name), b.shape
     n, m = [of_a[i] for i in axes], [of_b[i] for i in axes]
     if 0 in (*n, *m):
         raise ValueError(f"{name}: shapes {of_a} and {of_b} have no elements along an axis")
-    pairs = [p for p in zip(n, m, strict=True) if 1 not in p]  # others fit into either one
+    pairs = [p for p in zip(n, m, strict=True) if 1 not in p]  # extents of 1 fit either operand
     if mode == "valid" and all(i <= j for i, j in pairs) and any(i < j for i, j in pairs):
         a, b, n, m, of_a, of_b = b, a, m, n, of_b, of_a
-        spec = None if spec is None or any(spec) else spec  # of what was the first
+        spec = None if spec is None or any(spec) else spec  # it was that of the other operand
     first, size = _kept(mode, n, m, name)
     others = [i for i in range(a.ndim) if i not in axes]
     if any(of_a[i] != of_b[i] and 1 not in (of_a[i], of_b[i]) for i in others):
@@ -378,14 +379,14 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, shape: Any, mesh: Any, spec: 
     s = tuple(_fast(i + j - 1) for i, j in zip(n, m, strict=True))
     b, spec_b = _second(b, a, place, axes, s, name)
     middle = _between(place.spec, axes, name)
-    # what stays of one element is added to all of the other's
+    # what an axis of one element keeps is added to all elements of the other operand
     kept = tuple(() if i in others and of_b[i] < of_a[i] else e for i, e in enumerate(middle))
     y = _there(a, axes, s, is_real, place, middle, of_a)
     at = _mesh.Place(place.mesh, spec_b)
     y = y * _there(b, axes, s, is_real, at, kept, of_b)
     for factor in _shift(axes, s, first, y, is_real):
         y = y * factor
-    whole = [j if i == 1 else i for i, j in zip(of_a, of_b, strict=True)]  # there may be none
+    whole = [j if i == 1 else i for i, j in zip(of_a, of_b, strict=True)]  # an extent may be 0
     out = list(whole)
     for i, n_full, n_kept in zip(axes, s, size, strict=True):
         whole[i], out[i] = n_full, n_kept
@@ -400,18 +401,19 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, shape: Any, mesh: Any, spec: 
 
 
 def _inverse_laplacian(k: Sequence) -> tuple:
-    """-1 / Σ kᵢ² as two factors, as the square of the largest kᵢ may be out of range; 0 of no k.
+    """-1 / Σ kᵢ² as two factors, as the square of the largest kᵢ may be out of range; 0 if k is 0.
 
-    It is taken out of the sum. What it is has no influence, so that it has no derivative.
+    The largest kᵢ is factored out of the sum. Its value does not affect the result, so it has no
+    derivative.
     """
     most = jax.lax.stop_gradient(functools.reduce(jnp.maximum, [jnp.abs(ki) for ki in k]))
-    is_mean = most == 0  # not of NaN
+    is_mean = most == 0  # False for NaN
     most = jnp.where(is_mean, 1, most)
     total = functools.reduce(jnp.add, [(ki / most) ** 2 for ki in k])
     return jnp.where(is_mean, 0, 1 / most), -1 / (most * jnp.where(is_mean, 1, total))
 
 
-# By what continues a function beyond half a spacing from its first and last points: whether it is
+# By how a function continues half a spacing beyond its first and last points: whether it is
 # expanded in sines, of type 2.
 _ENDS = {
     "periodic": None,
@@ -421,7 +423,7 @@ _ENDS = {
 
 
 def _walls(ends: Any, axes: tuple, name: str) -> dict[int, bool]:
-    """For each axis with walls whether its functions are expanded in sines."""
+    """For each axis with walls, whether its functions are expanded in sines."""
     choices = "'periodic', 'dirichlet' or 'neumann'"
     if not isinstance(ends, str | list | tuple):
         raise TypeError(f"{name}: ends is {ends!r}; expected {choices}, or one for each axis")
@@ -437,7 +439,7 @@ def _walls(ends: Any, axes: tuple, name: str) -> dict[int, bool]:
 def _expanded(
     walls: dict[int, bool], x: Any, place: _mesh.Place, dst: Spec, shape: tuple, is_back: bool
 ) -> Any:
-    """In the waves between walls, or back; the result is split as dst."""
+    """Expands in the waves between walls, or goes back; the result is split as dst."""
     if not walls:
         return x
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
@@ -451,7 +453,7 @@ def _expanded(
 def _eigenvalues(
     walls: dict[int, bool], open_axes: tuple, shape: tuple, steps: dict[int, Any], is_real: bool
 ) -> tuple:
-    """Wanted frequencies of axes with walls, which are half of a period, and of those without."""
+    """Wanted frequencies of axes with walls, in half periods, and of those without."""
     between = [
         (a, shape[a], math.pi / (shape[a] * steps[a]), "sine" if is_sine else "cosine")
         for a, is_sine in walls.items()
@@ -463,9 +465,9 @@ def _eigenvalues(
 def solve_poisson(
     f: Any, spacing: Any, axes: Any, ends: Any, shape: Any, mesh: Any, spec: Any
 ) -> Any:
-    """The solution, of mean zero where there are others; see `plait.fft.poisson`.
+    """The solution, with a mean of zero if others exist, too; see `plait.fft.poisson`.
 
-    Axes with walls are there first and come back last: what is left is real, if it was.
+    Axes with walls are transformed first and come back last: what is left stays real, if it was.
     """
     name = "poisson"
     f = _fourier.as_floating(_args.as_array(f, name, "f"), name)

@@ -1,4 +1,4 @@
-"""Which mesh axes split an array: specs, what types say of them, and where vmap's axis is split."""
+"""Which mesh axes split an array: specs, what types say of them, and the split of vmap's axis."""
 
 import math
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ Spec = tuple[tuple[str, ...], ...]  # names of mesh axes for each array axis
 
 
 def explicit(mesh: Any, spec: Spec) -> Spec:
-    """The mesh axes of a spec that types speak of."""
+    """The mesh axes of a spec that types show."""
     types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
     return tuple(tuple(n for n in axes if types.get(n) == AxisType.Explicit) for axes in spec)
 
 
 def in_type(mesh: Any, spec: Spec) -> NamedSharding:
-    """What the type of an array says that is split so: its Explicit mesh axes."""
+    """What the type of an array with this split says: its Explicit mesh axes."""
     return NamedSharding(mesh, to_partition_spec(explicit(mesh, spec)))
 
 
 def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
-    """The result's aval: on Explicit mesh axes it says how the result is sharded."""
+    """The result's aval; on Explicit mesh axes it says how the result is sharded."""
     made = {"shape": tuple(dims), "dtype": jnp.dtype(dtype or aval.dtype), "weak_type": False}
     mesh = aval.sharding.mesh
     if not mesh.empty and any(t == AxisType.Explicit for t in mesh.axis_types):
@@ -36,7 +36,7 @@ def typed(aval: Any, dims: Sequence[int], dtype: Any, dst: Spec) -> Any:
 
 
 def retyped(aval: Any, mesh: Any) -> Any:
-    """The type of an operand on this mesh, where it says something of another one's Auto axes."""
+    """The type of an operand on this mesh, if it still names the Auto axes of another mesh."""
     own = getattr(aval, "sharding", None)
     if own is None or own.mesh.empty or own.mesh.shape == mesh.shape or any(own.spec):
         return aval
@@ -44,29 +44,29 @@ def retyped(aval: Any, mesh: Any) -> Any:
 
 
 def to_partition_spec(spec: Sequence[Sequence[str]]) -> P:
-    """JAX's form of a spec."""
+    """A spec in JAX's form."""
     entries = [None if not axes else axes[0] if len(axes) == 1 else tuple(axes) for axes in spec]
     return P(*entries)
 
 
 def axes_of(entry: Any) -> tuple[str, ...]:
-    """The mesh axes that an entry of JAX's form names."""
+    """The mesh axes in an entry of JAX's form."""
     return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
 
 
 def free(names: tuple[str, ...], spec: Spec) -> tuple[str, ...]:
-    """Those of the mesh axes that split nothing else."""
+    """The mesh axes that split nothing else."""
     taken = {name for entry in spec for name in entry}
     return tuple(name for name in names if name not in taken)
 
 
 def front_of(axis: Any) -> tuple[str, ...]:
-    """The mesh axes that split vmap's axis: by types, or as spmd_axis_name says."""
+    """The mesh axes that split vmap's axis, by types or by spmd_axis_name."""
     return axes_of(axis.explicit_mesh_axis) or axes_of(axis.spmd_name)
 
 
 def with_front(x: Any, front: tuple[str, ...]) -> Any:
-    """The array, whose type says that these mesh axes split its first axis."""
+    """The array with a type that says that these mesh axes split its first axis."""
     own = jax.typeof(x).sharding
     if own.mesh.empty:
         return x
@@ -76,7 +76,7 @@ def with_front(x: Any, front: tuple[str, ...]) -> Any:
 
 
 def regrouped(x: Any, n_old: int, lead: Sequence[int], fronts: Sequence[tuple[str, ...]]) -> Any:
-    """Other leading axes in the place of so many, which mesh axes split so, where types say it."""
+    """The first n_old axes reshaped to others, which mesh axes split so, if types say it."""
     shape, own = (*lead, *x.shape[n_old:]), jax.typeof(x).sharding
     if own.mesh.empty:
         return x.reshape(shape)
@@ -86,7 +86,7 @@ def regrouped(x: Any, n_old: int, lead: Sequence[int], fronts: Sequence[tuple[st
 
 
 def as_split(x: Any, spec: Spec) -> Any:
-    """The array, whose type says that it is split so."""
+    """The array with a type that shows this split."""
     own = jax.typeof(x).sharding
     if own.mesh.empty:
         return x
@@ -102,14 +102,14 @@ def as_typed(x: Any, aval: Any) -> Any:
 
 
 def parts(mesh: Any, axes: Sequence[str]) -> int:
-    """Number of parts into which an array axis is split by these mesh axes."""
+    """Number of parts into which these mesh axes split an array axis."""
     return 1 if mesh is None else math.prod(mesh.shape[a] for a in axes)
 
 
 def on_mesh(x: Any, mesh: Any, names: Spec = ()) -> Any:
-    """``x``, split so, which says in a trace for which devices it is: JAX looks for such words.
+    """``x`` with this split; in a trace it names its devices, which JAX looks for.
 
-    Explicit axes have them in all types, and devices that are not known have no words.
+    Explicit axes are named in all types; unknown devices cannot be named.
     """
     if not isinstance(mesh, Mesh) or not _jax.is_auto(mesh):
         return x
@@ -117,7 +117,7 @@ def on_mesh(x: Any, mesh: Any, names: Spec = ()) -> Any:
 
 
 def with_devices(mesh: Any, devices: Sequence) -> Any:
-    """The mesh, of these devices."""
+    """The mesh with these devices."""
     if isinstance(devices[0], Imagined):
         return mesh
     places = np.empty(len(devices), object)

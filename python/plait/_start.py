@@ -1,4 +1,4 @@
-"""Starting an operation here and waiting for its result there."""
+"""Starts an operation in one place and waits for its result in another."""
 
 import functools
 import inspect
@@ -21,7 +21,7 @@ class Handle:
         self._trace = _jax.trace_state()
 
     def __copy__(self) -> "Handle":
-        return self  # what is started is there once
+        return self  # a started operation exists only once
 
     def __deepcopy__(self, memo: dict) -> "Handle":
         return self
@@ -38,7 +38,7 @@ class Handle:
 
 
 def _begun(slots: list) -> set[int]:
-    """The numbers of what has been started by now, also within eager derivatives and batches."""
+    """The numbers of all started operations so far, also within eager derivatives and batches."""
     found: set[int] = set()
     for slot in slots:
         array = _jax.eager_array(slot)
@@ -58,7 +58,7 @@ jax.tree_util.register_pytree_node(Handle, _leaves, lambda _, leaves: leaves)
 
 
 def _check(operation: Any) -> str:
-    """The name of a function of the rank model."""
+    """The name, if this is a function of the rank model."""
     if isinstance(operation, functools.partial):
         return _check(operation.func)
     module = getattr(operation, "__module__", None) or ""
@@ -71,23 +71,23 @@ def _check(operation: Any) -> str:
     return operation.__name__
 
 
-# `wait` calls the operation again, whose arguments may have changed, or be gone, by then.
+# `wait` calls the operation again; by then its arguments may have changed, or be gone.
 
 
 def _listed(x: Any) -> Any:
-    """What can be read once only, as what can be read again."""
+    """An iterator as a tuple, which can be read again."""
     return tuple(x) if isinstance(x, Iterator) else x
 
 
 def _kept(x: Any) -> Any:
-    """An operand whose values are looked at once more: a copy."""
+    """A copy of an operand whose values are read a second time."""
     if isinstance(x, np.ndarray):
         return x.copy()
     return jnp.array(x, copy=True) if _is_there(x) else x
 
 
 def _stand_in(x: Any) -> Any:
-    """In the place of an operand that was donated meanwhile; nobody wants its values."""
+    """Replaces an operand that has been donated meanwhile; nobody needs its values."""
     if not _is_there(x) or not x.is_deleted():
         return x
     zero = jax.random.key(0, impl=jax.random.key_impl(x)) if _args.is_key(x) else 0
@@ -95,7 +95,7 @@ def _stand_in(x: Any) -> Any:
 
 
 def _is_there(x: Any) -> bool:
-    """Whether it is an array of values that there are by now."""
+    """Whether x is an array with concrete values."""
     return isinstance(x, jax.Array) and not isinstance(x, jax.core.Tracer)
 
 

@@ -1,19 +1,20 @@
-"""Operations in two halves: primitives that start them and that wait for them.
+"""Operations in two halves: primitives that start them and primitives that wait for them.
 
-Every operation of the rank model has four more primitives, ``start`` and ``wait`` by effect and
-by token, with its own parameters and operands. ``start`` has one result, the *slot*: for each
-message a pair of floats, the number of the started operation. ``wait`` has the slot before the
-operands, whose values it does not use unless a derivative needs them, and the operation's results.
+Every operation of the rank model has four more primitives, ``start`` and ``wait`` by effect and by
+token, with its own parameters and operands. ``start`` has one result, the *slot*: for each message
+a pair of floats that holds the number of the started operation. ``wait`` takes the slot before the
+operands, and returns the operation's results. It does not use the operands' values unless a
+derivative needs them.
 
 What flows from start to wait is linear in the operands, so the slot has tangents and cotangents:
-the numbers of started tangents and adjoints. Transposing ``wait`` starts the adjoint, transposing
-``start`` waits for it. That takes rules which are one operation on nothing but (co)tangents
-(`_ops.Rules.overlaps`). The derivatives of other operations are carried out whole at the place
-of ``wait``, of whose operands they are derivatives.
+the numbers of started tangents and adjoints. Transposing ``wait`` starts the adjoint; transposing
+``start`` waits for it. This takes rules that are one operation on (co)tangents only
+(`_ops.Rules.overlaps`). The derivatives of other operations are carried out whole at the place of
+``wait``, with its operands.
 
 The rules of an operation are written for a `Chain` that carries it out. Here they run on chains
-whose `binder` starts an operation instead (`_Begin`), waits for one (`_Await`), or gives results
-that are there already (`_Given`).
+whose `binder` starts an operation instead (`_Begin`), waits for one (`_Await`), or gives existing
+results (`_Given`).
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ from plait import _coll_rules, _core, _eager, _jax, _ops, _pack, _platforms, _vm
 from plait._asked import Asked
 from plait._ops import Chain, Form, Operation, TangentChain
 
-PAIR = 2  # floats of a number, as in ffi/start.c
+PAIR = 2  # floats that hold a number, as in ffi/start.c
 
 
 class Ticket:
@@ -108,7 +109,7 @@ def _make_wait(operation: Operation) -> tuple:
 
 
 class Begun(BaseException):
-    """Leaves a function whose operation was started; the rest of it runs when it is waited for."""
+    """Leaves a function after starting its operation; the rest runs in the wait."""
 
 
 def _bind_start(chain: Chain, name: str, args: Sequence, params: dict, ticket: Any) -> Any:
@@ -118,7 +119,7 @@ def _bind_start(chain: Chain, name: str, args: Sequence, params: dict, ticket: A
 
 
 class _Begin:
-    """Starts each operation; its results are zeros, for whoever does not look at them."""
+    """Starts each operation; gives zeros as results, for callers that do not read them."""
 
     def __init__(self, ticket: Any):
         self.ticket, self.slots = ticket, []
@@ -133,7 +134,7 @@ class _Begin:
 class BeginFirst(_Begin):
     """Starts the first operation and leaves the function that calls it.
 
-    needs_operands: where there is no result the operands stand in its place.
+    needs_operands: where there is no result, the operands take its place.
     """
 
     needs_operands = False
@@ -150,9 +151,9 @@ class BeginFirst(_Begin):
 
 
 class Await:
-    """Waits for started operations in their order; carries the ones behind them out.
+    """Waits for started operations in order; carries out those after them.
 
-    after: arrays that have to be there first.
+    after: arrays that must exist first.
     """
 
     def __init__(self, slots: Sequence, ticket: Any, after: Sequence = ()):
@@ -176,7 +177,7 @@ class Await:
 
 
 def _operands_elsewhere(chain: Chain, results: Sequence, args: Sequence, params: dict) -> Sequence:
-    """The results on the root; elsewhere the operands, still with the results' derivatives."""
+    """The results on the root; elsewhere the operands, but with the results' derivatives."""
     group, root = params["group"], params["root"]
     if group.rank == root:
         return results
@@ -185,7 +186,7 @@ def _operands_elsewhere(chain: Chain, results: Sequence, args: Sequence, params:
 
 
 class _Given:
-    """The operation's results are there already."""
+    """Gives existing results of the operation."""
 
     def __init__(self, results: Sequence):
         self.results = results
@@ -203,7 +204,7 @@ def is_startable(name: str) -> bool:
 
 
 def _zeros(avals: Sequence) -> list:
-    """Arrays of these kinds whose values nobody uses."""
+    """Arrays of these types whose values nobody uses."""
     return [
         _jax.pcast_varying(jnp.zeros(a.shape, a.dtype), sorted(_jax.vma_of_aval(a))) for a in avals
     ]
@@ -224,7 +225,7 @@ def _start_results(form: Form, *args: Any, **params: Any) -> list:
     leaves, token, _ = form.split(args, params)
     group = params["group"]
     slot = _jax.aval_here((_messages(form.operation, leaves), PAIR), jnp.dtype(jnp.float32))
-    if group.checks:  # a number of its own on each device
+    if group.checks:  # each device has a number of its own
         slot = _jax.with_vma(slot, frozenset(name for name, _ in group.mesh))
     return form.join([slot], token)
 
@@ -237,7 +238,7 @@ def _wait_results(form: Form, slot: Any, *args: Any, **params: Any) -> list:
 
 
 def _words(avals: Sequence) -> np.ndarray:
-    """The results as the handler of start reads them."""
+    """The results in the form that the handler of start reads."""
     codes = _core.dtypes()
     words = [word for a in avals for word in (codes[a.dtype.name], a.ndim, *a.shape)]
     return np.asarray(words, np.int64)
@@ -270,7 +271,7 @@ def _start_lower(form: Form, ctx: Any, *args: Any, ticket: Any, **params: Any) -
 
 
 def _start_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
-    """Several leaves: packed, each message is started."""
+    """Several leaves: packs them and starts each message."""
 
     def joined(*args: Any) -> list:
         leaves, token, after = form.split(args, params)
@@ -286,7 +287,7 @@ def _wait_lower(form: Form, ctx: Any, slot: Any, *args: Any, ticket: Any, **para
     avals, _, _ = form.split(ctx.avals_in[1:], params)
     if len(avals) > form.operation.row.n_args:
         return _wait_joined(form, ctx, slot, *args, **params)
-    if isinstance(ctx, Asked):  # what was started was noted there
+    if isinstance(ctx, Asked):  # the lowering of start has noted the operation
         return ctx.avals_out
     _, token, after = form.split(args, params)
     _, token_aval, after_avals = form.split(ctx.avals_in[1:], params)
@@ -321,7 +322,7 @@ def _wait_joined(form: Form, ctx: Any, *args: Any, **params: Any) -> Any:
 def _start_whole_rule(
     form: Form, chain: Chain, args: Sequence, tangents: Sequence, params: dict
 ) -> Any:
-    """The operation that the rule begins with is started; the slot."""
+    """Starts the first operation of the rule; returns the slot."""
     tangent = TangentChain(chain, None, form.operation.rules.is_matched)
     try:
         _ops.jvp_rule(form.operation)(chain, tangent, args, tangents, params)
@@ -373,7 +374,7 @@ def _wait_jvp(
         results, d_results = rule(chain, tangent, args, d_args, params)
     else:
         results = chain.call(operation.name, *args, **params)
-        has_begun = type(d_slot) is not ad.Zero  # else its derivative is that of `after` alone
+        has_begun = type(d_slot) is not ad.Zero  # else only `after` has a derivative
         tangent = TangentChain(chain, d_token, is_matched, Await([d_slot], ticket))
         unused = _zeros([jax.typeof(x).to_tangent_aval() for x in args])
         given = Chain(binder=_Given(results))
@@ -390,7 +391,7 @@ def _wait_jvp(
 def _wait_transpose(
     form: Form, cotangents: Sequence, slot: Any, *args: Any, ticket: Any, **params: Any
 ) -> list:
-    """Starts the adjoint; its number is the cotangent of the slot."""
+    """Starts the adjoint; its number is the slot's cotangent."""
     cotangents = list(map(ad.instantiate_zeros, cotangents))
     leaves, token, after = form.split(args, params)
     ct_token = cotangents.pop() if form.has_token else None
@@ -434,7 +435,7 @@ def _start_transpose(
 def _start_batch(
     form: Form, args: Sequence, dims: Sequence, *, ticket: Any, **params: Any
 ) -> tuple[list, list]:
-    """The slot of a batch has the batch's axis, which tells wait that there is one."""
+    """The slot of a batch has the batch's axis, which tells wait about the batch."""
     batch = _vmap.laid_out(form, args, dims, params)
     chain = form.chain(batch.token, batch.after, binder=_Begin(ticket))
     chain.call(form.operation.name, *batch.operands, **params)
@@ -452,7 +453,7 @@ def _wait_batch(
     slot, dim = args[0], dims[0]
     size = None if dim is None else slot.shape[dim]
     args, dims = args[1:], dims[1:]
-    if dim is None:  # operands that are batched by now are not used
+    if dim is None:  # if operands are batched only since the start, the batch is not used
         (leaves, token, after), places = form.split(args, params), form.split(dims, params)
         leaves = list(map(_vmap.first, leaves, places[0]))
         args = [*form.join(leaves, token), *after]
@@ -471,6 +472,6 @@ def _wait_batch(
 
 
 def numbers(slot: Any) -> Iterator[int]:
-    """The numbers in the slot of an eager call."""
+    """The started operations' numbers in the slot of an eager call."""
     for high, low in np.asarray(slot).reshape(-1, PAIR):
         yield int(high) * (1 << 20) + int(low)

@@ -77,7 +77,7 @@ def _svd_of_tall(a: Array, *, lay: Lay, rows: Rows) -> SVD:
 
 
 def _svd_of_wide(a: Array, *, lay: Lay, rows: Rows) -> SVD:
-    """By that of the adjoint, which is tall."""
+    """By the decomposition of the adjoint, which is tall."""
     v, s, uh = _svd_of_tall(jnp.conj(a.T), lay=lay.turned, rows=rows)
     return SVD(jnp.conj(uh.T), s, jnp.conj(v.T))
 
@@ -91,12 +91,12 @@ def _values_of_tall(a: Array, *, lay: Lay, rows: Rows) -> Array:
 
 
 def _values_of_wide(a: Array, *, lay: Lay, rows: Rows) -> Array:
-    """Those of the adjoint, which is tall."""
+    """The singular values of the adjoint, which is tall."""
     return _values_of_tall(jnp.conj(a.T), lay=lay.turned, rows=rows)
 
 
 def _run(found: Operand, block: int | None, name: str, *, dealt: Any, tall: Any, wide: Any) -> Any:
-    """By rows, where the operand or its adjoint is tall enough for that, else dealt out."""
+    """By rows if the operand or its adjoint is tall enough, else dealt out."""
     m, n = found.shape
     shape = (max(m, n), min(m, n))
     deal = _dense_args.deal_of(dataclasses.replace(found, shape=shape), block, name)

@@ -1,10 +1,10 @@
 """Matrices of far more rows than columns, split by rows over all devices: QR along a tree.
 
-Singular values and polar decompositions are those of R, which is dealt out for them.
+Singular values and polar decompositions come from those of R, which is dealt out for them.
 
-A device has as many rows as any other, the last ones of the last devices zero, which stay zero in
-Q. R and all else that is n x n is whole on every device. Derivatives multiply rows where they are;
-what travels is one sum over the devices of n x n.
+All devices have equally many rows. The last rows of the last devices are zero, and stay zero in Q.
+R and everything else that is n x n is whole on every device. Derivatives multiply rows where they
+are; only one n x n sum over the devices travels.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ from plait._ops import Chain, Rules, rules
 from plait._split import Spec
 
 WHOLE: Spec = ((), ())
-FORCED: bool | None = None  # tests say whether a tall matrix is split by rows
+FORCED: bool | None = None  # set by tests: whether a tall matrix is split by rows
 
 rules(
     "tsqr",
@@ -46,16 +46,16 @@ rules(
             avals[0].update(shape=(0, avals[0].shape[1])) if params["without_q"] else avals[0],
             avals[0].update(shape=(avals[0].shape[0],) * 2),
         ],
-        transpose=None,  # derivatives are those of the global primitive
+        transpose=None,  # the global primitive has the derivatives
     ),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """An m x n matrix, split by rows; deal: how else it would be dealt out.
+    """An m x n matrix, split by rows; deal: how it would be dealt out otherwise.
 
-    A device's part is column-major, so that the global array has a row for each column.
+    A device's part is column-major, so the global array has a row for each column.
     """
 
     deal: Deal
@@ -64,7 +64,7 @@ class Rows:
 
     @property
     def each(self) -> int:
-        """Rows of a device."""
+        """Rows on each device."""
         return -(-self.m // self.deal.n_ranks)
 
     @property
@@ -78,40 +78,40 @@ class Rows:
         return ((), self.deal.axes)
 
     def of_columns(self, n: int) -> "Rows":
-        """Other columns with as many rows."""
+        """The same rows with other columns."""
         return dataclasses.replace(self, n=n)
 
     def split(self, x: Any, lay: _dense_args.Lay) -> Any:
-        """A global matrix, or vector."""
+        """Splits a global matrix, or vector."""
         given = {"dims": self.dims, "shape": (self.m, self.n), "turn": True}
         x = _dense_args.as_columns(x)
         return self.deal.redistribute(x, lay.spec, self.spec, **given)
 
     def back(self, x: Any, lay: _dense_args.Lay) -> Any:
-        """The global matrix."""
+        """Turns it into a global matrix again."""
         return _laid(x, self.deal, (self.n, self.m), self.spec, lay)
 
 
 def _laid(x: Any, deal: Deal, shape: tuple, spec: Spec, lay: _dense_args.Lay) -> Any:
-    """The transpose of an array whose data is of this shape, as a global matrix."""
+    """The transpose of an array with data of this shape, as a global matrix."""
     room = shape[::-1] if lay.room is None else lay.room
     to = _dense_args.fitted(deal.mesh, lay.spec, room)
     return deal.redistribute(x, spec, to, dims=room, shape=shape, turn=True)
 
 
 def whole_back(x: Any, deal: Deal, lay: _dense_args.Lay, ndim: int = 2) -> Any:
-    """A matrix that all devices have as a global one, or the vector that it is."""
+    """A matrix that all devices have, as a global matrix, or as the vector that it stands for."""
     x = _laid(x.T, deal, x.shape[::-1], WHOLE, lay)
     return jnp.squeeze(x, 1) if ndim == 1 else x
 
 
 def rows_of(shape: tuple[int, int], dtype: Any, deal: Deal, block: int | None) -> Rows | None:
-    """How such a matrix is split by rows, if that is cheaper than dealing it out in columns.
+    """The split by rows of such a matrix, if that is cheaper than dealing it out in columns.
 
-    Seconds by what was measured on one machine (see `src/dense/whole.c`). By rows each device
-    factors its own, in 5 operations an element and column, more slowly where there are few columns,
-    since LAPACK's panels then go through memory; at each of the tree's levels a pair of triangles
-    is factored and multiplied. Dealt out all devices read all panels, twice, and one factors a
+    The times are those measured on one machine (see `src/dense/whole.c`). By rows, each device
+    factors its own rows, with 5 operations an element and column. This is slower for few columns,
+    since LAPACK's panels then go through memory. At each level of the tree, a pair of triangles is
+    factored and multiplied. Dealt out, all devices read all panels twice, and one device factors a
     panel at half the speed.
     """
     rows = Rows(deal, *shape)
@@ -176,7 +176,7 @@ def _linear_transpose(adjoint: str, cts: Sequence, x: Any, **params: Any) -> lis
 
 
 def _linear_batch(name: str, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """A batch is side by side."""
+    """A batch lies side by side."""
     x = jnp.moveaxis(args[0], dims[0], 1)
     n_batch, n = x.shape[1:]
     [y] = primitives()[name].bind(x.reshape(x.shape[0], n_batch * n), **params)
@@ -184,12 +184,12 @@ def _linear_batch(name: str, axis: Any, args: Sequence, dims: Sequence, **params
 
 
 def _sums(deal: Deal, parts: Any) -> Any:
-    """The sum of all devices' matrices, which are below each other."""
+    """The sum of all devices' matrices, which are stacked."""
     return primitives()["sums"].bind(parts, deal=deal, site=_sites.here())[0]
 
 
 def _copies(deal: Deal, x: Any) -> Any:
-    """Each device's own copy of a matrix, below each other. The adjoint of `_sums`."""
+    """Each device's own copy of a matrix, stacked. The adjoint of `_sums`."""
     return primitives()["copies"].bind(x, deal=deal, site=_sites.here())[0]
 
 
@@ -197,7 +197,7 @@ def _copies(deal: Deal, x: Any) -> Any:
 
 
 def _local(rows: Rows, function: Callable, parts: tuple, copied: tuple, to: Spec) -> Any:
-    """A function of devices' parts of arrays of rows, and of matrices that all devices have."""
+    """A function of devices' parts of row-split arrays, and of matrices that all devices have."""
     deal = rows.deal
     below = (deal.axes, ())
     specs = (*[rows.spec] * len(parts), *[below] * len(copied))
@@ -215,7 +215,7 @@ def _solved(rows: Rows, x: Any, r: Any) -> Any:
 
 
 def _times(rows: Rows, x: Any, y: Any) -> Any:
-    """X Y, with a Y of n rows that is whole."""
+    """X Y, with a whole Y of n rows."""
     return _local(rows, lambda x, y: _product(y.T, x), (x,), (y,), rows.spec)
 
 
@@ -230,14 +230,14 @@ def _adjoint_times(rows: Rows, x: Any, y: Any) -> Any:
 
 
 def _dealt_out(rows: Rows, x: Any) -> Matrix:
-    """An n x n matrix that all devices have."""
+    """An n x n matrix that all devices have, dealt out."""
     deal, n = rows.deal, rows.n
     given = {"dims": deal.shape(n, n), "shape": (n, n), "blocks": ((0, 0), (deal.block, 0))}
     return Matrix(deal.redistribute(x.T, WHOLE, deal.spec, **given), deal, n, n)
 
 
 def _on_all(x: Matrix) -> Any:
-    """Such a matrix on all devices again."""
+    """Such a matrix, on all devices again."""
     given = {"dims": (x.n, x.m), "shape": (x.n, x.m), "blocks": ((x.deal.block, 0), (0, 0))}
     return x.deal.redistribute(x.data, x.deal.spec, WHOLE, **given).T
 
@@ -246,7 +246,7 @@ def _on_all(x: Matrix) -> Any:
 
 
 def _by_columns(rows: Rows, without_q: bool, x: Any) -> list:
-    """The same by a matrix that is dealt out."""
+    """The same factorization, with the matrix dealt out."""
     deal, shape = rows.deal, (rows.n, rows.m)
     whole, dealt = (0, 0), (deal.block, 0)
     data = deal.redistribute(
@@ -288,7 +288,7 @@ def _tsqr_lower(ctx: Any, x: Any, *, rows: Rows, without_q: bool, site: int) -> 
 def _tsqr_batch(
     axis: Any, args: Sequence, dims: Sequence, *, rows: Rows, without_q: bool, site: int
 ) -> tuple:
-    """Small matrices are dealt out as a whole; large ones are done one after the other."""
+    """Small matrices go to the devices whole; large ones are done one after the other."""
     n_batch = args[0].shape[dims[0]]
     if _dense_batch.is_spread(n_batch, rows.deal.n_ranks, rows.m):
         by_columns = functools.partial(_by_columns, rows, without_q)
@@ -301,7 +301,7 @@ def _tsqr_batch(
 def _tsqr_jvp(
     primals: Sequence, tangents: Sequence, *, rows: Rows, without_q: bool, site: int
 ) -> tuple:
-    """As that of `_dense_qr.qr`."""
+    """As in `_dense_qr.qr`."""
     if type(tangents[0]) is ad.Zero:
         params = {"rows": rows, "without_q": without_q, "site": site}
         results = primitives()["tsqr"].bind(primals[0], **params)
@@ -373,13 +373,13 @@ def whole_rhs(rows: Rows, b: Any, lay: _dense_args.Lay, n_rhs: int) -> Any:
 
 # ---- by those of R -------------------------------------------------------------------------------
 
-# Derivatives are not those of Q and R: of a matrix whose columns are nearly dependent these have
-# errors that what is made of them has not.
+# Not derived through Q and R: for a matrix with nearly dependent columns, their derivatives have
+# errors that the results themselves do not have.
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def polar(rows: Rows, x: Any) -> tuple:
-    """U, split as x, and H, whole: those of R = U' H, with U = Q U'."""
+    """U, split as x, and H, whole: from R = U' H, with U = Q U'."""
     q, r = qr(rows, x)
     u, h = _dense_svd.polar(_dealt_out(rows, r))
     return _times(rows, q, _on_all(u)), _on_all(h)
@@ -387,7 +387,7 @@ def polar(rows: Rows, x: Any) -> tuple:
 
 @polar.defjvp
 def _polar_jvp(rows: Rows, primals: tuple, tangents: tuple) -> tuple:
-    """As that of `_dense_svd.polar`."""
+    """As in `_dense_svd.polar`."""
     u, h = polar(rows, *primals)
     solve = _dense_svd.Balance(_dealt_out(rows, h))
     moved = _adjoint_times(rows, u, tangents[0])
@@ -405,7 +405,7 @@ def _polar_jvp(rows: Rows, primals: tuple, tangents: tuple) -> tuple:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def svd(rows: Rows, x: Any) -> tuple:
-    """U, split as x, the singular values, and Vᴴ, whole: those of R = U' S Vᴴ, with U = Q U'."""
+    """U, split as x, the singular values, and Vᴴ, whole: from R = U' S Vᴴ, with U = Q U'."""
     q, r = qr(rows, x)
     u, s, v = _dense_svd.svd(_dealt_out(rows, r))
     return _times(rows, q, _on_all(u)), s, _on_all(v.adjoint())
@@ -413,7 +413,7 @@ def svd(rows: Rows, x: Any) -> tuple:
 
 @svd.defjvp
 def _svd_jvp(rows: Rows, primals: tuple, tangents: tuple) -> tuple:
-    """As that of `_dense_svd.svd`."""
+    """As in `_dense_svd.svd`."""
     u, s, vh = svd(rows, *primals)
     dx_v = _times(rows, tangents[0], jnp.conj(vh.T))
     p = _adjoint_times(rows, u, dx_v)

@@ -1,4 +1,4 @@
-"""The processes that share an array or a mesh: what they tell each other outside programs."""
+"""The processes that share an array or a mesh, and their exchanges outside programs."""
 
 import functools
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ def _over(processes: tuple[int, ...]) -> Any:
 class Team:
     """The processes whose devices take part; all decide alike.
 
-    name: of the function that they call.
+    name: the function that they call.
     """
 
     def __init__(self, devices: Iterable, name: str):
@@ -41,7 +41,7 @@ class Team:
 
     @property
     def comm(self) -> Any:
-        """The processes as ranks; None for one."""
+        """The processes as ranks; None for a single process."""
         return None if len(self.processes) == 1 else _over(self.processes)
 
     @property
@@ -51,7 +51,7 @@ class Team:
         return comm is None or comm.rank == 0
 
     def gather(self, data: bytes) -> list[bytes]:
-        """What every process gives."""
+        """What every process contributes."""
         comm = self.comm
         if comm is None:
             return [data]
@@ -63,17 +63,17 @@ class Team:
         return [rows[i].tobytes()[:n] for i, n in enumerate(sizes)]
 
     def largest(self, times: np.ndarray) -> np.ndarray:
-        """Elementwise over the processes."""
+        """The elementwise maximum over the processes."""
         return np.max([np.frombuffer(part) for part in self.gather(times.tobytes())], axis=0)
 
     def meet(self) -> None:
-        """Until all are here."""
+        """Waits until all are here."""
         comm = self.comm
         if comm is not None:
             _order.barrier(comm=comm)
 
     def tell(self, text: str) -> list[str]:
-        """What every process says; MismatchError on each where one is in another function."""
+        """What every process says; MismatchError on each if one of them is in another function."""
         given = f"{self.name}\0{text}".encode(errors="surrogateescape")  # paths may be any bytes
         said = [text.decode(errors="surrogateescape") for text in self.gather(given)]
         names, _, texts = zip(*(text.partition("\0") for text in said), strict=True)
@@ -85,7 +85,7 @@ class Team:
         return list(texts)
 
     def agree(self, failure: str) -> None:
-        """Raises OSError on every process if one of them says that it has failed."""
+        """Raises OSError on every process if one of them reports a failure."""
         said = self.tell(failure)
         bad = [rank for rank, text in enumerate(said) if text]
         if bad:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-NOBODY = -1  # beyond the boundary of a grid: a block that is neither sent nor filled
+NOBODY = -1  # beyond the boundary of a grid: the block is neither sent nor filled
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +82,8 @@ def of_grid(
 ) -> Topology:
     """Two blocks for each dimension: to the neighbour below, and to the one above.
 
-    What is sent down arrives from above: that tells the two messages apart where both
-    neighbours are the same rank, in periodic dimensions of size 1 and 2 (MPI 4.0, 8.6).
+    What is sent down arrives from above. This tells the two messages apart if both neighbours are
+    the same rank, in periodic dimensions of size 1 and 2 (MPI 4.0, 8.6).
     """
     edges = []
     for axis in range(len(dims)):

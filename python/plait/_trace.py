@@ -22,25 +22,25 @@ from plait import _core, _files, _record
 _PART = re.compile(r"\.\d+-[0-9a-f]+\.part$")
 _WAIT_S = 5.0
 _ROUNDS = 30
-_AT_ONCE = 1 << 14  # entries as Python's objects
+_AT_ONCE = 1 << 14  # entries held as Python objects
 _json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 @dataclasses.dataclass
 class Part:
-    """What one process wrote: whole entries only."""
+    """The complete entries that one process wrote."""
 
     header: _record.Header
     entries: np.ndarray
 
     @property
     def is_done(self) -> bool:
-        """Whether its process has said that it writes no more, or is gone."""
+        """Whether its process has reported that it writes no more, or is gone."""
         return self.header.state != 0 or not self.header.is_alive
 
 
 def read_part(path: str, with_entries: bool = True) -> Part:
-    """A part; what a killed process left half written is skipped."""
+    """A part, without what a killed process left half written."""
     with open(path, "rb") as file:
         alive = _record._is_locked(file.fileno())
         data = file.read(-1 if with_entries else _record._HEADER_BYTES)
@@ -61,7 +61,7 @@ def target_of(part: str) -> str:
 
 
 def part_paths(target: str) -> list[str]:
-    """The parts of a trace that are there."""
+    """The existing parts of a trace."""
     return [p for p in glob.glob(glob.escape(target) + ".*.part") if _PART.search(p)]
 
 
@@ -77,16 +77,16 @@ def _parts_of_all(target: str, with_entries: bool) -> list[Part]:
 
 
 def is_of_job(name: str, job: str) -> bool:
-    """Whether a part's name of its job is this one; ranks that have met add whose host it is."""
+    """Whether a part belongs to this job; ranks that have met add the host to the job's name."""
     return name == job or name.startswith(f"{job} on ")
 
 
 def parts_of_job(
     target: str, job: str = "", with_entries: bool = True
 ) -> tuple[list[Part], list[str]]:
-    """The parts of a job, by rank, without a name of the one that was started last.
+    """The parts of a job, by rank; without a name, of the job that was started last.
 
-    And what is left of earlier ones, which without a name are nobody's any more.
+    Also the parts left by earlier jobs, which, without a name, nobody needs any more.
     """
     every = _parts_of_all(target, with_entries)
     if not every:
@@ -98,7 +98,7 @@ def parts_of_job(
 
 
 def _offset(header: _record.Header, first: _record.Header) -> tuple[int, str]:
-    """What to add to a part's times to get the first one's, and how that is known."""
+    """What to add to a part's times to get those of the first part, and how that is known."""
     if header.clock and header.clock == first.clock:
         return 0, "same clock"
     if header.offset_ns is not None and first.rank == 0:
@@ -113,7 +113,7 @@ def _name(title: str) -> str:
 
 
 def rows(entries: np.ndarray) -> Iterator[dict]:
-    """Entries as dictionaries of Python's own numbers and texts."""
+    """Entries as dictionaries of Python's own numbers and strings."""
     names = [name for name in entries.dtype.names if name != "number"]
     for begin in range(0, len(entries), _AT_ONCE):
         columns = [entries[name][begin : begin + _AT_ONCE].tolist() for name in names]
@@ -154,7 +154,7 @@ def _event(e: dict, pid: int, ts_ns: int) -> dict:
 
 
 def _metadata(part: Part, pid: int, rank: int) -> Iterator[dict]:
-    """Names of the tracks. Numbers begin at 1: Perfetto takes process 0 for the idle one."""
+    """Names of the tracks. Numbers begin at 1: Perfetto takes process 0 for the idle process."""
     tracks = sorted({int(t) for t in part.entries["track"]}) or [0]
     about = {"name": "process_name", "args": {"name": f"rank {rank}, {part.header.host}"}}
     yield {"ph": "M", "pid": pid, **about}
@@ -183,7 +183,7 @@ def events(parts: Sequence[Part]) -> Iterator[dict]:
 
 
 def write(target: str, parts: Sequence[Part]) -> int:
-    """Writes the trace, whole or not at all; the number of operations in it."""
+    """Writes the trace, whole or not at all; returns the number of operations in it."""
     head = parts[0].header
     clocks = {f"rank {p.header.rank}": _offset(p.header, head)[1] for p in parts}
     other = {"program": head.program, "job": head.job, "clocks": clocks}
@@ -199,7 +199,7 @@ def write(target: str, parts: Sequence[Part]) -> int:
                 n += event["ph"] == "X"
             file.write("\n]}\n")
         os.replace(temporary, path)
-    except BaseException:  # also of who is not willing to wait for it
+    except BaseException:  # also if a user interrupts it
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
@@ -224,10 +224,10 @@ def summary(parts: Sequence[Part], n_rows: int = 8) -> list[str]:
 
 
 def merge(target: str, keeps_parts: bool = False, job: str = "") -> tuple[int, list[Part]]:
-    """Makes the trace of the parts of a job; operations in it, and the parts.
+    """Makes the trace from the parts of a job; returns its number of operations, and the parts.
 
-    Parts whose process is done are removed. Without a name of the job it is the one that was
-    started last, and what earlier ones have left is removed, too.
+    Parts whose process is done are removed. Without a job's name, it is the job that was started
+    last, and what earlier jobs have left is removed, too.
     """
     parts, others = parts_of_job(target, job)
     if not parts:
@@ -239,14 +239,14 @@ def merge(target: str, keeps_parts: bool = False, job: str = "") -> tuple[int, l
 
 
 def remove(paths: Sequence[str]) -> None:
-    """Removes parts; another process may have done so."""
+    """Removes parts; another process may have removed them already."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
 
 
 def wait(target: str, n_ranks: int, limit_s: float, job: str = "") -> bool:
-    """Waits until that many ranks of a job have written what they had to; whether they have."""
+    """Waits until that many ranks of a job have finished writing; returns whether they have."""
     limit = time.monotonic() + limit_s
     while True:
         parts, _ = parts_of_job(target, job, with_entries=False)
@@ -258,9 +258,9 @@ def wait(target: str, n_ranks: int, limit_s: float, job: str = "") -> bool:
 
 
 def merge_at_exit(part: str, n_ranks: int) -> None:
-    """Called on rank 0 at its end, after it closed its own part: waits for the others'.
+    """Called on rank 0 at its end, after it closed its own part: waits for the other parts.
 
-    Raises OSError where the trace cannot be written: then the parts stay.
+    Raises OSError if the trace cannot be written: then the parts stay.
     """
     target = target_of(part)
     job = read_part(part, with_entries=False).header.job
@@ -315,8 +315,9 @@ _claiming = threading.Lock()
 def introduce(mpi: ModuleType, comm: Any) -> None:
     """Makes the records of all ranks fit together: one name of the job, one clock.
 
-    Collective over ``comm``; done once, when the first communicator of all ranks is made. Ranks
-    whose threads make several at once may differ in which one that is: then it is none of them.
+    Collective over ``comm``; done once, when the first communicator of all ranks is made. If
+    threads make several at once, ranks may differ in which one is the first: then none of them
+    counts.
     """
     if comm.size != mpi.COMM_WORLD.size or comm.size == 1:
         return
@@ -324,7 +325,7 @@ def introduce(mpi: ModuleType, comm: Any) -> None:
         is_first = not _introduced
         if is_first:
             _introduced.append(True)
-    # not allreduce: for that mpi4py duplicates the communicator, and other threads wait meanwhile
+    # not allreduce: for it mpi4py duplicates the communicator, while other threads wait
     if not all(comm.allgather(is_first)):
         if is_first:
             _introduced.clear()
@@ -339,7 +340,7 @@ def introduce(mpi: ModuleType, comm: Any) -> None:
 
 
 def _own_names() -> tuple[str, str]:
-    """Name of the job as this process knows it, and its clock; empty without a trace."""
+    """The job's name as this process knows it, and its clock; empty without a trace."""
     flight = _record.own_flight()
     header = None if flight is None else flight.header
     clock = header.clock if header is not None and _core.trace_part() else ""

@@ -21,7 +21,7 @@ _INVERSE = {1: 1, 2: 3, 3: 2, 4: 4}  # up to a factor
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """What a public function expands lines in, and how it is scaled. type: as scipy counts them."""
+    """The waves that a public function expands in, and their scale. type: as in SciPy."""
 
     name: str
     is_sine: bool
@@ -34,7 +34,7 @@ class Series:
             raise ValueError(f"{self.name}: type is {self.type!r}; expected 1, 2, 3 or 4")
 
     def kind(self) -> Kind:
-        """Its name and direction."""
+        """The name and direction of the transform."""
         return Kind(self.name, +1 if self.is_back else -1)
 
     def number(self) -> int:
@@ -43,9 +43,9 @@ class Series:
         return (_INVERSE[of_type] if self.is_back else of_type) + 4 * self.is_sine
 
     def scale(self, axis: int, n: int) -> float:
-        """Of an axis of n numbers, if there can be such a one.
+        """The scale for an axis of n numbers; raises if n is too small.
 
-        Lines that are continued as the waves are repeat themselves after a period.
+        Lines, continued as the waves are, repeat themselves after a period.
         """
         is_first = int(self.type) == 1
         least = 2 if is_first and not self.is_sine else 1
@@ -59,9 +59,9 @@ class Series:
 def along(
     series: dict[int, Series], at: tuple, found: tuple, shape: Any, orthogonalize: bool = False
 ) -> Any:
-    """Transforms axes, each by its series, of what `_fourier.located` and `_fourier.sizes` have.
+    """Transforms axes, each by its series; arguments from `_fourier.located` and `_fourier.sizes`.
 
-    orthogonalize: the edges make the matrix of each axis orthogonal.
+    orthogonalize: scales the edges to make the matrix of each axis orthogonal.
     """
     edge = math.sqrt(2) if orthogonalize else 1.0
     waves = Waves(tuple(s.number() for s in series.values()), edge, 1 / edge)
@@ -86,7 +86,7 @@ def _asked(
         parts = (jnp.real(x), jnp.imag(x))
         rest = (s, axes, orthogonalize, layout, shape, place)
         return jax.lax.complex(*(_asked(series, part, *rest) for part in parts))
-    s, axes = (v if v is None or np.iterable(v) else (v,) for v in (s, axes))  # as in scipy
+    s, axes = (v if v is None or np.iterable(v) else (v,) for v in (s, axes))  # as in SciPy
     s = None if s is None else _fourier.integers(s, series.name, "s")
     axes = _fourier.axes_of(axes, s, x.ndim, series.name)
     at = _fourier.located(series.kind(), x, axes, layout, **place)

@@ -1,4 +1,4 @@
-"""What `plait.fft.autotune` does: candidates, measurements, and the choice that all ranks make."""
+"""How `plait.fft.autotune` works: candidates, measurements, and the choice that all ranks make."""
 
 import dataclasses
 import functools
@@ -34,9 +34,9 @@ from plait import fft as _fft
 OPERATIONS = ("pfft3d", "pifft3d", "prfft3d", "pirfft3d")
 LAYOUTS = ("transposed", "natural")
 AXES = (0, 1, 2)
-HOPELESS = 2.0  # candidates that take so many times the best one's time are left alone, after:
+HOPELESS = 2.0  # candidates this many times slower than the best are dropped after TRIED
 TRIED = 2  # rounds
-NEAR = 1.02  # times that are told apart by chance
+NEAR = 1.02  # ratio of times below which differences are chance
 DEFAULTS = {"transpose_comm_backend": "auto", "transpose_exchange": "fused"}
 
 
@@ -85,7 +85,7 @@ class TunedMesh(Mesh):
 
     @classmethod
     def _make(cls, mesh: Mesh, **more: Any) -> "TunedMesh":
-        # Meshes are one object for equal arguments, which is no place for measurements.
+        # Equal arguments give the same Mesh object, which is no place for measurements.
         made = object.__new__(cls)
         made.__dict__.update(mesh.__dict__)
         made.__dict__.update(more, _plain=mesh)
@@ -165,7 +165,7 @@ def _names_of(axis_names: Any) -> tuple[str, str]:
 def problem_of(
     shape: Any, dtype: Any, operations: Any, layouts: Any, devices: Any, axis_names: Any
 ) -> Problem:
-    """The arguments, judged."""
+    """Checks the arguments."""
     if _jax.is_tracing():
         raise TypeError("autotune: measures, so it is called outside jit and other transformations")
     found = tuple(jax.devices() if devices is None else devices)
@@ -199,7 +199,7 @@ def _check_alike(team: _team.Team, key: str) -> None:
 
 
 def grids(n: int) -> list[tuple[int, int]]:
-    """All products of two that are n; slabs along the first axis first."""
+    """All pairs with the product n; slabs along the first axis first."""
     return [(n // k, k) for k in range(1, n + 1) if n % k == 0]
 
 
@@ -217,7 +217,7 @@ def _natural(problem: Problem) -> _mesh_rules.Spec:
 
 
 def _too_small(problem: Problem, grid: tuple[int, int], layout: str) -> str:
-    """Why a grid cannot be: more ranks along an axis than it has planes."""
+    """Why a grid is impossible: more ranks along an axis than the axis has planes."""
     mesh = _mesh(problem, grid)
     for what, spec in (("x", _natural(problem)), ("its spectrum", _spectrum(problem, layout))):
         for axis, (n, names) in enumerate(zip(problem.shape, spec, strict=True)):
@@ -228,7 +228,7 @@ def _too_small(problem: Problem, grid: tuple[int, int], layout: str) -> str:
 
 
 def _padding(problem: Problem, grid: tuple[int, int], layout: str) -> tuple[int, ...]:
-    """Extents that a grid needs, of operand and of complex result."""
+    """Extents that a grid needs, for both operand and complex result."""
     mesh = _mesh(problem, grid)
     operand = _mesh_rules.padded(mesh, problem.shape, _natural(problem))
     spectrum = _mesh_rules.padded(mesh, problem.shape, _spectrum(problem, layout))
@@ -236,7 +236,7 @@ def _padding(problem: Problem, grid: tuple[int, int], layout: str) -> tuple[int,
 
 
 def _settings(problem: Problem, has_direct: bool) -> list[dict[str, str]]:
-    """On GPUs messages are dense anyway, and who has no NCCL says so when it is tried."""
+    """On GPUs messages are dense anyway, and a missing NCCL shows when it is tried."""
     is_lone = len(problem.devices) == 1
     if problem.devices[0].platform == "gpu":
         return [DEFAULTS] if is_lone else [DEFAULTS, DEFAULTS | {"transpose_comm_backend": "NCCL"}]
@@ -250,7 +250,7 @@ def _settings(problem: Problem, has_direct: bool) -> list[dict[str, str]]:
 
 
 def candidates(problem: Problem, has_direct: bool) -> list[Row]:
-    """All of them; those with a reason are not measured."""
+    """All candidates; those with a reason are not measured."""
     rows = []
     pairs = [(g, layout) for g in grids(len(problem.devices)) for layout in problem.layouts]
     fits = [
@@ -295,7 +295,7 @@ class Trial:
         return dims, spec, jnp.dtype(pair[op != "prfft3d"])
 
     def _program(self, op: str) -> tuple[Callable, Callable]:
-        """What makes an operand, and what is timed."""
+        """A function that makes an operand, and the function that is timed."""
         dims, names, dtype = self._operand(op)
         spec = _split.to_partition_spec(names)
         real = jnp.float64 if self.problem.is_double else jnp.float32
@@ -313,7 +313,7 @@ class Trial:
         )
 
     def seconds(self, op: str, team: _team.Team) -> float:
-        """Of one call in this process, with a fresh result, as programs have it."""
+        """Time of one call in this process, with a fresh result, as in programs."""
         fill, run = self.programs[op]
         x = jax.block_until_ready(fill())
         team.meet()
@@ -329,7 +329,7 @@ def _visit(trials: dict, row: Row, team: _team.Team) -> list[float]:
 
 
 def _why_not(trials: dict, row: Row, team: _team.Team) -> str:
-    """Tries a candidate, which compiles and plans it: why some process cannot; all say so alike."""
+    """Tries a candidate, which compiles and plans it; returns, alike on all, why one cannot."""
     reason = ""
     try:
         _visit(trials, row, team)
@@ -346,7 +346,7 @@ def _total(problem: Problem, medians: dict[str, float]) -> float:
 
 
 def measure(problem: Problem, rows: list[Row], team: _team.Team, repeats: int) -> list[Row]:
-    """Rounds over all candidates; the slowest process counts, and hopeless ones are left out."""
+    """Measures all candidates in rounds; the slowest process counts, hopeless ones are dropped."""
     trials = {(r.grid, r.layout): None for r in rows if not r.reason}
     trials = {pair: Trial(problem, *pair) for pair in trials}
     ops = list(dict.fromkeys(problem.operations))
@@ -385,9 +385,9 @@ def _with_times(
 
 
 def _ranked(rows: list[Row]) -> tuple[Row, ...]:
-    """Best first; what was left alone is not better than what was measured often.
+    """Best first; a dropped candidate does not rank above one that was measured often.
 
-    Of candidates as good as the best the first one is chosen: slabs and defaults come first.
+    Among candidates as good as the best, the first is chosen: slabs and defaults come first.
     """
     most = max(row.rounds for row in rows)
     best = min(row.total for row in rows if row.rounds == most)
@@ -425,7 +425,7 @@ def report(table: Sequence[Row]) -> str:
 
 
 def _kind(device: Any) -> dict[str, str]:
-    """Of GPUs; CPUs are in the machine's text."""
+    """The kind of GPUs; the machine's text has the CPUs."""
     return {} if device.platform == "cpu" else {"kind": device.device_kind}
 
 
@@ -462,7 +462,7 @@ def _remembered(
     rows: list[Row],
     repeats: int,
 ) -> tuple[Row, ...] | None:
-    """What the first process finds in its file of these candidates; all get it."""
+    """What the first process finds in its file about these candidates; all get it."""
     operations = problem.operations
     text = team.gather(kept.find(key, rows, operations, repeats))[0]
     found = _tune_file.rows_of(json.loads(text), rows, operations) if text else None
@@ -471,8 +471,8 @@ def _remembered(
 
 def tune(problem: Problem, repeats: int, file: Any, is_fresh: bool, verbose: bool) -> TunedMesh:
     """See `plait.fft.autotune`."""
-    _config.config.read()  # a backend that there is not is an error here, as in transforms
-    file = None if file is None else os.fsdecode(file)  # a TypeError is one on every process
+    _config.config.read()  # raises for a missing backend, as transforms do
+    file = None if file is None else os.fsdecode(file)  # a TypeError comes on every process
     team = _team.Team(problem.devices, "autotune")
     comm = _comm.over_devices((problem.devices,))
     direct = _core.comm_texts(comm)[1]

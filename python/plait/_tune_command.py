@@ -1,4 +1,4 @@
-"""``plait tune``: JAX with the devices asked for, then `plait.fft.autotune`."""
+"""``plait tune``: gives JAX the devices asked for, then calls `plait.fft.autotune`."""
 
 import sys
 
@@ -8,7 +8,7 @@ from plait import _launch, _world
 
 
 def _set_up(arguments):
-    """One device of each rank under a launcher, else several of this process."""
+    """One device of each rank under a launcher, else several devices of this process."""
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_enable_x64", arguments.dtype in ("float64", "complex128"))
     size, _ = _world.launcher_size()
@@ -17,7 +17,7 @@ def _set_up(arguments):
         return
     if arguments.devices not in (0, size):
         raise ValueError(f"--devices {arguments.devices} on {size} ranks, which have one each")
-    jax.config.update("jax_num_cpu_devices", 1)  # whatever the environment says
+    jax.config.update("jax_num_cpu_devices", 1)  # overrides the environment
     _world.mpi()
     jax.distributed.initialize(cluster_detection_method="mpi4py")
 

@@ -1,4 +1,4 @@
-"""Where `plait.fft.autotune` keeps what it measured, from one run of a program to the next."""
+"""Where `plait.fft.autotune` keeps its measurements between runs of a program."""
 
 import contextlib
 import dataclasses
@@ -19,7 +19,7 @@ import jax
 from plait import _core, _info, _launch
 
 FORMAT = 1
-WAIT_S = 10.0  # for other writers, which take milliseconds
+WAIT_S = 10.0  # for other writers, which need milliseconds
 MARK = '"plait": '  # in every key: the version
 FIELDS = {"grid", "layout", "settings", "seconds", "total", "rounds", "reason"}  # of a row
 
@@ -29,7 +29,7 @@ def default_path() -> Path:
     given = os.environ.get("PLAIT_TUNE_FILE")
     try:
         cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    except RuntimeError:  # an account without one, as in containers
+    except RuntimeError:  # accounts without a home, as in containers
         cache = None
     if not given and cache is None:
         raise OSError("there is no home directory; PLAIT_TUNE_FILE may name a file")
@@ -37,7 +37,7 @@ def default_path() -> Path:
 
 
 def _path(file: str | None) -> Path | None:
-    """None: nothing is kept. A link stays one: what it names is read and replaced."""
+    """None: nothing is kept. For a link, the file that it names is read and replaced."""
     given = default_path() if file is None else file
     return Path(os.path.realpath(given)) if os.fspath(given) else None
 
@@ -45,7 +45,8 @@ def _path(file: str | None) -> Path | None:
 def machine() -> str:
     """What this process runs on: host, processor, cores, threads, kernels.
 
-    The core makes ``auto`` threads of cores, devices and processes, which are in the key as well.
+    With ``auto`` threads, the core derives their number from cores, devices and processes, which
+    are in the key as well.
     """
     model = _info.cpu_facts().get("model name", platform.machine())
     cores = f"{_launch.n_cores()} of {os.cpu_count()} cores"
@@ -59,13 +60,13 @@ def isa() -> str:
 
 
 def key_of(**given: Any) -> str:
-    """What measurements are found by."""
+    """The key of measurements."""
     versions = {"plait": _info.package("plait"), "jax": jax.__version__}
     return json.dumps(versions | given, sort_keys=True)
 
 
 def with_machines(key: str, machines: Sequence[str]) -> str:
-    """A key with the machines of all processes: how many hosts, and of which kinds."""
+    """A key with the machines of all processes: how many hosts, and their kinds."""
     found = [json.loads(text) for text in machines]
     hosts = {host for host, _ in found}
     kinds = sorted({kind for _, kind in found})
@@ -74,7 +75,7 @@ def with_machines(key: str, machines: Sequence[str]) -> str:
 
 
 def _bytes(path: Path) -> bytes:
-    """What is in a file, nothing if there is none; OSError for what is no file, as a fifo."""
+    """The bytes of a file, none if it does not exist; OSError for anything else, such as a fifo."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(f"{path} is no file")
@@ -85,7 +86,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _is_ours(content: Any) -> bool:
-    """Whether a program like this one has written it, of this version or another."""
+    """Whether plait, of this version or another, has written it."""
     return (
         isinstance(content, dict)
         and type(content.get("format")) is int
@@ -96,9 +97,9 @@ def _is_ours(content: Any) -> bool:
 
 
 def _read(path: Path) -> dict:
-    """The entries of a file; OSError for one that this version of plait has not written.
+    """The entries of a file; OSError for a file that this version of plait has not written.
 
-    Such a file may be anyone's, so nothing replaces it. An empty one is as good as none.
+    Such a file may be anyone's, so nothing replaces it. An empty file counts as none.
     """
     data = _bytes(path)
     try:
@@ -122,12 +123,12 @@ def _warn(error: Exception) -> None:
 
 
 def _name(grid: Any, layout: Any, settings: Any) -> str:
-    """A candidate as text, which tells 2 from 2.0, and 1 from true."""
+    """A candidate as text that tells 2 from 2.0, and 1 from true."""
     return json.dumps([grid, layout, settings], sort_keys=True)
 
 
 def _as_kept(row: Any) -> dict:
-    """A row as the file has it: JSON knows no infinity."""
+    """A row in the file's form: JSON has no infinity."""
     total = row.total if math.isfinite(row.total) else None
     return dataclasses.asdict(row) | {"total": total}
 
@@ -148,7 +149,7 @@ def _is_left_alone(row: dict) -> bool:
 
 
 def _filled(candidate: Any, row: dict, operations: Sequence[str]) -> Any:
-    """A candidate with what a row of the file says of it; ValueError if that cannot be."""
+    """A candidate completed from a row of the file; ValueError if they do not fit."""
     is_good = (
         set(row) == FIELDS
         and type(row["rounds"]) is int
@@ -165,9 +166,9 @@ def _filled(candidate: Any, row: dict, operations: Sequence[str]) -> Any:
 
 
 def rows_of(table: Any, candidates: Sequence, operations: Sequence[str]) -> list | None:
-    """The candidates with what an entry says of them; None if it is not as `save` writes it.
+    """The candidates completed from an entry; None if `save` would not write it so.
 
-    The only place where entries are judged: whatever comes from here can be used.
+    Only this function judges entries: whatever it returns can be used.
     """
     try:
         found = {_name(row["grid"], row["layout"], row["settings"]): row for row in table}
@@ -182,7 +183,7 @@ def rows_of(table: Any, candidates: Sequence, operations: Sequence[str]) -> list
 
 @dataclasses.dataclass(frozen=True)
 class Kept:
-    """A file of measurements, as one process has found it; no path: nothing is kept."""
+    """A file of measurements, as one process has found it; without a path nothing is kept."""
 
     path: Path | None = None
     entries: dict = dataclasses.field(default_factory=dict)
@@ -192,7 +193,7 @@ class Kept:
     ) -> bytes:
         """The entry of a key as text, for `rows_of` on every process.
 
-        Empty if there is none, or none of so many rounds: the best candidate was in each of them.
+        Empty if there is none, or none with so many rounds: the best candidate was in each round.
         """
         is_there = key in self.entries
         rows = rows_of(self.entries[key], candidates, operations) if is_there else None
@@ -216,7 +217,7 @@ class Kept:
 
 
 def look(file: str | None) -> Kept:
-    """What a file has; one that cannot be used is said to be so before time is spent."""
+    """The contents of a file; an unusable file is reported before time is spent on measuring."""
     kept = Kept()
     try:
         path = _path(file)
@@ -227,12 +228,12 @@ def look(file: str | None) -> Kept:
 
 
 def _open(path: Path) -> BinaryIO:
-    """A file to lock, made if it is not there; a fifo is not waited for."""
+    """Opens a file to lock, or makes it; does not wait for a fifo."""
     return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666), "rb")
 
 
 def _has_lock(file: BinaryIO) -> bool:
-    """Tries to lock a file; True, too, where there are no locks, as on some network mounts."""
+    """Tries to lock a file; also True without support for locks, as on some network mounts."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         is_free = True
@@ -244,7 +245,7 @@ def _has_lock(file: BinaryIO) -> bool:
 
 
 def _is_current(file: BinaryIO, path: Path) -> bool:
-    """Whether a path still names the open file, which others replace."""
+    """Whether a path still names the open file, which others may have replaced."""
     try:
         is_same = os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -254,10 +255,11 @@ def _is_current(file: BinaryIO, path: Path) -> bool:
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[int]:
-    """While nobody else who asks here replaces a file; gives the file's mode.
+    """Inside, no other process that locks here replaces a file; gives the file's mode.
 
-    The lock is the file's own, so that no other file is left behind. Who does not get it in time
-    goes on: who holds it was stopped, since nothing is done meanwhile but reading and writing.
+    The lock is the file's own, so no other file is left behind. A process that does not get the
+    lock in time continues: the holder was stopped, since nobody does more than read and write
+    meanwhile.
     """
     end = time.monotonic() + WAIT_S
     file = _open(path)
@@ -276,7 +278,7 @@ def _replace(path: Path, text: str, mode: int) -> None:
     try:
         with os.fdopen(handle, "w") as out:
             out.write(text)
-            with contextlib.suppress(OSError):  # of systems without modes
+            with contextlib.suppress(OSError):  # some systems have no modes
                 os.fchmod(out.fileno(), mode)
         os.replace(temporary, path)
     except BaseException:

@@ -1,10 +1,10 @@
-"""Programs of a rank in several queues: one after the other, where order counts.
+"""Programs of a rank in several queues: run one after the other if their order counts.
 
-A program without JAX's token is ordered by its device's queue, and two devices have two, of which
-each Python thread has one of its own. A thread's programs on several devices wait for each other,
-and those of several threads on one communicator. (Not those on others, which threads of other ranks
-may call in another order.) Where one thread calls operations on one device, as nearly always,
-nothing is done here.
+A program without JAX's token is ordered by its device's queue. Two devices have two queues, and
+each Python thread has its own queue in each. A thread's programs on several devices wait for each
+other, and so do the programs of several threads on one communicator. (Those on different
+communicators do not: threads of other ranks may call them in another order.) Where one thread calls
+operations on one device, as nearly always, nothing is done here.
 """
 
 import contextlib
@@ -19,17 +19,17 @@ import jax
 from plait import _queues, _xla
 
 _PATIENCE_S = 1.0
-_MOST_UNDER_WAY = 8  # of a thread: a device may have 32 (`_xla`), JAX's own among them
+_MOST_UNDER_WAY = 8  # for a thread: a device may have 32 (`_xla`), including JAX's own
 
-are_kept = False  # else every program is in the queue of all others
-_devices: set[Any] = set()  # on which there are operations of ranks
+are_kept = False  # if False, all programs are in one queue
+_devices: set[Any] = set()  # devices with operations of ranks
 callers: set[int] = set()  # Python threads that have called operations, and may live
-_has_threads = False  # there were two of them
-_latest: dict[int | None, tuple[int, Any]] = {}  # by communicator: who called, a result
+_has_threads = False  # whether there have been two callers
+_latest: dict[int | None, tuple[int, Any]] = {}  # by communicator: the calling thread, a result
 
 
 class _Last(threading.local):
-    """What the last program of this thread gave, and one result of each of the last few."""
+    """The results of this thread's last program, and one result of each of the last few."""
 
     results: Any = None
 
@@ -41,9 +41,9 @@ _last = _Last()
 
 
 def begin(communicators: Iterable[int | None]) -> None:
-    """Before a program with operations on these is called: waits for those that come first.
+    """Called before a program with operations on these: waits for programs that come first.
 
-    Who takes their results is told if they failed. None: the communicators of meshes.
+    Failures go to those who take their results. None: the communicators of meshes.
     """
     wait(_last.results)
     _last.results = None
@@ -52,7 +52,7 @@ def begin(communicators: Iterable[int | None]) -> None:
 
 
 def enter(communicators: Iterable[int | None]) -> None:
-    """Waits for what another thread has called there."""
+    """Waits for what another thread has called on these communicators."""
     for comm in communicators:
         caller, result = _latest.get(comm, (0, None))
         if caller != threading.get_ident():
@@ -60,7 +60,7 @@ def enter(communicators: Iterable[int | None]) -> None:
 
 
 def end(communicators: Iterable[int | None], results: Any) -> None:
-    """Notes what the program gives. All of it is there at once: for others the smallest will do."""
+    """Notes the results. All are ready at once, so for others the smallest one will do."""
     if len(_devices) > 1:
         _last.results = results
     if _has_threads:
@@ -71,10 +71,10 @@ def end(communicators: Iterable[int | None], results: Any) -> None:
 
 
 def pace(results: Any) -> None:
-    """After a call, where threads are few: now and then waits for it and the ones before.
+    """After a call, with few threads: now and then waits for it and the calls before.
 
-    Calls whose operands are there would else get under way without end. Of what nobody holds any
-    more nothing can be asked, but a device does its programs in turn.
+    Calls whose operands are ready would otherwise get under way without limit. Results that nobody
+    holds any more cannot be waited for, but a device runs its programs in turn.
     """
     arrays = [x for x in jax.tree.leaves(results) if isinstance(x, jax.Array)]
     _last.calls += map(weakref.ref, arrays[:1])
@@ -99,11 +99,11 @@ def note(devices: Sequence | None) -> None:
 
 
 def note_caller() -> None:
-    """This thread calls operations.
+    """Notes that this thread calls operations.
 
-    What the first one has called until there is a second one was not noted by communicators: that
-    is waited for, but not for ever, as it may wait itself for what threads of other ranks call
-    first.
+    Until there is a second caller, calls of the first were not noted by communicator. So they are
+    waited for, but not for ever: they may themselves wait for calls that threads of other ranks
+    make first.
     """
     global are_kept, _has_threads
     callers.intersection_update(sys._current_frames())
@@ -118,7 +118,7 @@ def note_caller() -> None:
 
 
 def wait(results: Any) -> None:
-    """Whatever has become of them."""
+    """Waits, whatever has become of the arrays."""
     for x in jax.tree.leaves(results):
         with contextlib.suppress(Exception):  # failed, deleted, or donated
             jax.block_until_ready(x)

@@ -3,7 +3,7 @@
 import difflib
 from collections.abc import Iterable, Iterator
 
-# By name, as docs/observing.md lists them.
+# Sorted by name, as in docs/observing.md.
 NAMES = (
     "PLAIT_ASYNC",
     "PLAIT_BLAS",
@@ -30,12 +30,12 @@ NAMES = (
     "PLAIT_TRANSPOSE_EXCHANGE",
     "PLAIT_TUNE_FILE",
 )
-# What ``plait run`` tells its ranks, and what the tests read.
+# Prefixes of what ``plait run`` tells its ranks, and of what the tests read.
 OURS = ("PLAIT_RUN_", "PLAIT_TEST_")
 
 
 def strange(environment: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Names like plait's that it does not read, each with the one that was perhaps meant, or ""."""
+    """Names like plait's that it does not read, each with the name perhaps meant, or ""."""
     for name in sorted(environment):
         if name.startswith("PLAIT_") and name not in NAMES and not name.startswith(OURS):
             yield name, next(iter(difflib.get_close_matches(name, NAMES, 1, 0.8)), "")

@@ -1,24 +1,24 @@
-"""Which versions of JAX plait takes, which it was tested with, and what to say of others."""
+"""Which JAX versions plait accepts, which it was tested with, and what to say about others."""
 
 import re
 
-# As pyproject.toml has it; JAX's private names may change at any time.
+# As in pyproject.toml; JAX's private names may change at any time.
 SPEC = "jax>=0.8.1,<0.13"
-OLDEST, NEWEST = "0.8.1", "0.12.0.1"  # that the tests have run with
+OLDEST, NEWEST = "0.8.1", "0.12.0.1"  # versions that the tests have run with
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """(0, 12, 0, 1) of 0.12.0.1, to be compared."""
+    """(0, 12, 0, 1) for 0.12.0.1, for comparisons."""
     return tuple(int(n) for n in re.findall(r"\d+", version.partition("+")[0]))
 
 
 def is_tested(jax: str) -> bool:
-    """Whether this version of JAX is none that is older or newer than those."""
+    """Whether this version of JAX is neither older nor newer than the tested ones."""
     return numbers(OLDEST) <= numbers(jax) <= numbers(NEWEST)
 
 
 def note(error: Exception) -> None:
-    """Adds to what an import raised, where it may be the fault of JAX's version."""
+    """Adds a note to an error of an import, if JAX's version may have caused it."""
     import importlib.metadata  # takes as long as the rest of `plait run`
 
     try:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 
 def first(x: Any, dim: int | None) -> Any:
-    """What the whole batch has in common."""
+    """The first of a batch, for what the whole batch has in common."""
     return x if dim is None else jax.lax.index_in_dim(x, 0, dim, keepdims=False)
 
 
@@ -18,7 +18,7 @@ class Batch:
     """The operands of a batched operation, laid out for one message.
 
     size: of the batch; None: nothing is batched, and the operation runs once.
-    tokens: all of a batch of tokens, with their axis; the first one is what orders.
+    tokens: all tokens of a batch, with their axis; the first one orders.
     """
 
     operands: list
@@ -38,7 +38,7 @@ class Batch:
 def laid_out(
     form: Any, args: Sequence, dims: Sequence, params: dict, size: int | None = None
 ) -> Batch:
-    """Puts the axis of the batch first in the payload; size: a batch whatever the operands."""
+    """Puts the batch axis first in the payload; size: makes a batch whatever the operands."""
     leaves, token, after = form.split(args, params)
     dims, token_dim, after_dims = form.split(dims, params)
     n_payload = len(leaves) - form.operation.rules.plain[0]
@@ -60,7 +60,7 @@ def laid_out(
 
 
 def batched_results(form: Any, batch: Batch, results: Sequence, params: dict) -> list:
-    """Where the axis of the batch is in each result."""
+    """Where the batch axis is in each result."""
     _, lead = form.operation.rules.frame(params)
     n_payload = len(results) - form.operation.rules.plain[1]
     dim = None if batch.size is None else len(lead)

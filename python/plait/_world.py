@@ -1,4 +1,4 @@
-"""Which MPI there is: the launcher's variables, mpi4py, and the faults seen before it starts."""
+"""Which MPI there is: the launcher's variables, mpi4py, and faults seen before it starts."""
 
 import contextlib
 import importlib.metadata
@@ -21,9 +21,9 @@ _SIZES = {
 
 
 def launcher_size() -> tuple[int, str]:
-    """The number of ranks that a launcher announces and the variable; (1, "") without one.
+    """The number of ranks that a launcher announces, and its variable; (1, "") without a launcher.
 
-    One launcher may be started by another, as by srun: that of the MPI that will be loaded counts.
+    One launcher may start another, as srun does: the one of the MPI that will be loaded counts.
     """
     there = [name for name in _SIZES if os.environ.get(name, "").isdigit()]
     if len(there) > 1:
@@ -49,7 +49,7 @@ def _wheels() -> list[str]:
 
 
 def _library_family() -> tuple[str | None, str]:
-    """The family of the MPI that mpi4py will load and where that is known from."""
+    """The family of the MPI that mpi4py will load, and the source of this knowledge."""
     path = os.environ.get("MPI4PY_LIBMPI", "")
     if path:
         real = os.path.realpath(path)
@@ -79,14 +79,14 @@ def check_environment() -> None:
         )
 
 
-_TAKEN = "PLAIT_RUN_TAKEN"  # by whom, for the processes that it starts
-# What tells a rank from all others of this job and of other jobs.
+_TAKEN = "PLAIT_RUN_TAKEN"  # tells child processes which process has taken the rank
+# Variables that tell a rank from all others of this job and of other jobs.
 _PLACE = ("PMIX_NAMESPACE", "PMIX_RANK", "PMI_FD", "PMI_PORT", "PMI_ID", "PMI_RANK")
 _PLACE += ("PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID", "PLAIT_RUN_WRAPPER")
 
 
 def _place() -> str:
-    """Of the rank that the launcher's variables are for; jobs in a job may have equal ones."""
+    """Identifies the rank that the launcher's variables are for; nested jobs may share them."""
     values = [f"{name}={os.environ[name]}" for name in _PLACE if name in os.environ]
     with contextlib.suppress(KeyError, OSError, ValueError):
         values.append(f"inode={os.fstat(int(os.environ['PMI_FD'])).st_ino}")
@@ -94,15 +94,15 @@ def _place() -> str:
 
 
 def _taker() -> str:
-    """The process that is the rank which this one would be; "" where it is the first."""
+    """The process that already is this rank; "" if this is the first."""
     pid, _, taken = os.environ.get(_TAKEN, "").partition(" ")
-    # PMI_FD is closed in most processes that a rank starts, and another file in a job of theirs.
+    # PMI_FD is closed in most children of a rank, and is another file in a job that they start.
     is_same = bool(taken) and _place() in (taken, taken.partition(",inode=")[0])
     return pid if is_same and pid != str(os.getpid()) else ""
 
 
 def _refuse_child(size: int) -> None:
-    """MPI would end a process that has the launcher's variables and is none of its ranks."""
+    """Refuses a process with the launcher's variables that is no rank: MPI would end it."""
     if size > 1 and multiprocessing.parent_process() is not None:
         who = "multiprocessing started this process"
     elif size > 1 and (taker := _taker()):
@@ -127,8 +127,8 @@ _bound: list[ModuleType] = []
 def mpi() -> ModuleType | None:
     """mpi4py.MPI, initialised and bound, if a launcher or the program asks for it; else None.
 
-    Without launcher and without mpi4py imported the process is a world of its own, and MPI
-    is never called.
+    Without a launcher and without mpi4py imported, the process is a world of its own, and MPI is
+    never called.
     """
     if _bound:
         return _bound[0]

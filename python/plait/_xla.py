@@ -1,24 +1,24 @@
 """What XLA must be told for programs that communicate.
 
-**A pass that ends the process.** In jaxlib 0.11.2 and 0.12 (0.11.0 is without the fault, the option
-harmless there) *nullary-function-wrap-inliner* inlines functions whose only operand is a token, and
-makes the token a control predecessor of all that was in them. HloCSE then meets a constant that the
-caller has as well, removes it, and fails its own check ("cannot remove instruction"), which is an
-abort. Such functions are a `jax.jit` in a program, or a `jax.shard_map`, that communicates and has
-no operands. Without the pass they are inlined like all others.
+**A pass that ends the process.** In jaxlib 0.11.2 and 0.12, *nullary-function-wrap-inliner* inlines
+functions whose only operand is a token, and makes the token a control predecessor of all their
+instructions. (0.11.0 does not have the fault; there the option is harmless.) HloCSE then meets a
+constant that the caller has as well, removes it, and fails its own check ("cannot remove
+instruction"), which is an abort. Such a function is a `jax.jit` in a program, or a `jax.shard_map`,
+that communicates and has no operands. Without the pass it is inlined like all others.
 
-**Threads for all devices.** The CPU devices of a process share a pool of threads, as many as there
-are cores, or devices. A device has at most 32 computations under way; where a program calls one
-more, a thread of the pool waits until one of them is over, for each device one. If those wait for
-operands, and one of these for an operation whose other ranks are devices without a thread, nothing
-goes on: a loop of steps that looks at no result has stood still after 33. What is called when its
-operands are there has its threads already, if it is not one of 33 that do not wait for each other:
-so a thread waits for every eighth call. (More threads would do as well, and cost all programs
-over several devices 50 us and more.)
+**Threads for all devices.** The CPU devices of a process share a pool of as many threads as there
+are cores, or devices. A device has at most 32 computations under way. If a program calls one more,
+a thread of the pool waits until one of them is over, one thread for each device. These threads may
+wait for operands that depend on an operation whose other ranks are devices without a thread: then
+nothing goes on. A loop of steps that looks at no result has stood still after 33 steps. A call
+whose operands are ready has its threads already, unless it is one of 33 that do not wait for each
+other. So a thread waits for every eighth call. (More threads would do as well, but cost all
+programs over several devices 50 us and more.)
 
 On one device each Python thread has a program under way, which takes a thread of the pool as well,
-unless its operands are there and it is so small that XLA does it in its caller's: with fewer
-threads than callers, ranks may each give them to another communicator's operation, for ever.
+unless its operands are ready and it is so small that XLA runs it in its caller's thread. With fewer
+threads than callers, ranks may give theirs to different communicators' operations, for ever.
 """
 
 import functools
@@ -30,11 +30,11 @@ import jax
 PASS, OPTION = "nullary-function-wrap-inliner", "xla_disable_hlo_passes"
 has_pass = jax.__version_info__ >= (0, 11)
 
-SIZE = "NPROC"  # of the pool, for XLA and whoever starts its processes
+SIZE = "NPROC"  # size of the pool, for XLA and for whoever starts its processes
 
 
 def set_flags() -> None:
-    """For all programs of the process, when plait is imported.
+    """Sets flags for all programs of the process, when plait is imported.
 
     XLA reads the variable once, when JAX finds its devices.
     """
@@ -44,7 +44,7 @@ def set_flags() -> None:
 
 
 def with_option(jit_options: dict[str, Any]) -> dict[str, Any]:
-    """Options of jax.jit that say it for one program, whenever plait was imported."""
+    """jax.jit's options with the flag for one program, whenever plait was imported."""
     if not has_pass:
         return jit_options
     given = dict(jit_options.get("compiler_options") or {})
@@ -53,20 +53,20 @@ def with_option(jit_options: dict[str, Any]) -> dict[str, Any]:
 
 
 _n_callers = 0
-is_crowded = False  # too few threads for what they may have under way on CPU devices
+is_crowded = False  # too few threads for what may be under way on CPU devices
 
 
 def note_callers(n: int) -> None:
-    """So many Python threads call operations; devices are made."""
+    """Notes how many Python threads call operations; devices exist by then."""
     global is_crowded, _n_callers
     _n_callers = n
-    # one that waits for each device, one on which each goes on, and two for others
+    # a waiting thread for each device, a working thread for each, and two for others
     k = n_devices()
     is_crowded = n_threads() < (2 * k + 2 if k > 1 else n)
 
 
 def advice() -> str:
-    """For a rank that has waited in vain: what more threads would have done; or ""."""
+    """A hint for a rank that has waited in vain, if more threads would have helped; or ""."""
     is_async = jax.config.read("jax_cpu_enable_async_dispatch")
     if not is_async or n_devices() != 1 or n_threads() >= _n_callers:
         return ""
@@ -78,7 +78,7 @@ def advice() -> str:
 
 @functools.cache
 def n_threads() -> int:
-    """Of XLA's pool for CPU devices, unless they are more."""
+    """Threads of XLA's pool for CPU devices, unless there are more devices."""
     given = os.environ.get(SIZE, "")
     return int(given) if given.isdigit() else len(os.sched_getaffinity(0))
 

@@ -1,4 +1,4 @@
-"""The command ``plait``: start ranks, say what this machine offers, and what happened."""
+"""The command ``plait``: starts ranks, reports on this machine and on what happened."""
 
 import argparse
 import contextlib
@@ -11,16 +11,16 @@ from importlib.metadata import PackageNotFoundError, version
 from plait import _launch
 from plait._mpi_find import NoMpiError
 
-# Other modules are imported by their commands: `plait run` is to start without JAX.
+# Each command imports the modules that it needs: `plait run` must start without JAX.
 
 USAGE_CODE = 2
-PIPE_CODE = 128 + 13  # as of a program that SIGPIPE has ended
-UNWRITTEN_CODE = 1  # output went to a disk that is full, say
+PIPE_CODE = 128 + 13  # as for a program that SIGPIPE has ended
+UNWRITTEN_CODE = 1  # say, the output went to a full disk
 OF_STREAMS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def package_version() -> str:
-    """The installed version, or a word for a tree that is not installed."""
+    """The installed version, or a word for an uninstalled tree."""
     try:
         return version("plait")
     except PackageNotFoundError:
@@ -28,7 +28,7 @@ def package_version() -> str:
 
 
 def number_of(things: str) -> Callable[[str], int]:
-    """What reads a positive integer; for argparse."""
+    """A parser of positive integers, for argparse."""
 
     def count(text: str) -> int:
         value = int(text)
@@ -197,7 +197,7 @@ def doctor_command(arguments: argparse.Namespace) -> int:
 
 def tune_command(arguments: argparse.Namespace) -> int:
     """``plait tune``."""
-    from plait import _tune_command  # which imports JAX
+    from plait import _tune_command  # imports JAX
 
     return _tune_command.run(arguments)
 
@@ -220,21 +220,21 @@ def merge_command(arguments: argparse.Namespace) -> int:
 
 
 def open_streams() -> bool:
-    """Makes standard output and errors what anything can be written to; whether there is an output.
+    """Makes standard output and errors accept any text; returns whether there is an output.
 
-    Errors that are closed go nowhere, since the next file that is opened would have their number.
+    Closed errors go nowhere, since the next opened file would get their number.
     """
     if sys.stderr is None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         sys.stderr = os.fdopen(2, "w", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")  # of what the locale has no letters for
+            stream.reconfigure(errors="backslashreplace")  # for letters that the locale lacks
     return sys.stdout is not None
 
 
 def give_up_output() -> None:
-    """What is left of it is not tried again at exit; a process that goes on may write there."""
+    """Drops unwritten output: exit does not try again, and a process that goes on may write."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
@@ -254,11 +254,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (NoMpiError, FileNotFoundError, _launch.TraceError, _launch.LimitError) as error:
         print(f"plait {arguments.command}: {error}", file=sys.stderr)
         return USAGE_CODE
-    except BrokenPipeError:  # nobody reads any more; the launcher of ranks ends with this process
+    except BrokenPipeError:  # nobody reads any more; a launcher of ranks ends with this process
         give_up_output()
         return PIPE_CODE
     except BlockingIOError as error:
-        if hasattr(error, "characters_written"):  # to a stream that does not block
+        if hasattr(error, "characters_written"):  # output to a non-blocking stream
             raise
         print(
             f"plait {arguments.command}: no process can be started: {error.strerror}; "

@@ -81,7 +81,7 @@ def autotune(
         >>> tuple(mesh.spec), mesh.devices.shape
         (('x', 'y'), (1, 1))
     """
-    from plait import _tune  # it calls what is here
+    from plait import _tune  # _tune calls this module
 
     problem = _tune.problem_of(shape, dtype, operations, layouts, devices, axis_names)
     if operator.index(repeats) < 1:
@@ -493,4 +493,4 @@ def poisson(
 
 
 def __dir__() -> list[str]:
-    return __all__  # for completion: not what this module imports
+    return __all__  # for completion: without this module's imports

@@ -1,6 +1,6 @@
-"""Ghost cells of global arrays: each device's part has cells of its neighbours around it.
+"""Ghost cells of global arrays: each device's part is surrounded by cells of its neighbours.
 
-What arguments mean is the same for all functions; `pad` says it.
+Arguments mean the same in all functions; `pad` explains them.
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ Width = int | Sequence[int | Sequence[int]]
 
 @dataclasses.dataclass(frozen=True)
 class _Ghosts:
-    """Widths and boundaries of an array in its place; cells: its extents without ghosts."""
+    """Widths and boundaries of an array at a place; cells: its extents without ghosts."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
     boundary: tuple[int, ...]
     cells: tuple[int, ...]
-    shape: tuple[int, ...]  # what is data of the cells
+    shape: tuple[int, ...]  # extents of the cells' data
     place: _mesh.Place
 
     def padded(self) -> tuple[int, ...]:
@@ -41,7 +41,7 @@ class _Ghosts:
         )
 
     def bind(self, op: str, x: Any, dims: Sequence[int], is_bare: bool, donate: bool) -> Array:
-        """Calls the core; is_bare: the operand of the exchange, or the sum, has no ghosts."""
+        """Calls the core; is_bare: the exchange's operand, or the sum, has no ghosts."""
         mesh, spec = self.place.mesh, self.place.spec
         given = {n: getattr(self, n) for n in ("before", "after", "boundary", "cells", "shape")}
         given |= {"dims": dims, "donate": donate, "bare": int(is_bare)}
@@ -72,14 +72,14 @@ def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, ...], tuple[in
 
 
 def flags(values: Sequence[Any], name: str, argument: str) -> tuple[bool, ...]:
-    """What is True or False; a word such as "no" would count as True."""
+    """Checks that arguments are True or False; a word such as "no" would count as True."""
     if any(np.ndim(v) or np.asarray(v).dtype.kind not in "biu" for v in values):
         raise TypeError(f"{name}: {argument} is {values!r}; expected True or False, one an axis")
     return tuple(bool(v) for v in values)
 
 
 def _boundaries(boundary: Any, periodic: Any, ndim: int, name: str) -> tuple[int, ...]:
-    """As numbers of the core."""
+    """Boundaries as numbers of the core."""
     if periodic is not None:
         if boundary != "periodic":
             raise ValueError(f"{name}: boundary and periodic say the same; give one of them")
@@ -97,7 +97,7 @@ def _cells(x: Any, width: tuple, place: _mesh.Place, name: str) -> tuple[int, ..
     local = _mesh_rules.local_shape(place.mesh, x.shape, place.spec)
     cells = []
     for i, (n, lo, hi, axes) in enumerate(zip(local, *width, place.spec, strict=True)):
-        if n < lo + hi or n == lo + hi > 0:  # ghosts of nothing would be zeros
+        if n < lo + hi or n == lo + hi > 0:  # ghosts of no cells would be zeros
             raise ValueError(
                 f"{name}: axis {i} has {n} cells on each device, none besides its ghosts {lo} + "
                 f"{hi}; x is the padded array"
@@ -109,7 +109,7 @@ def _cells(x: Any, width: tuple, place: _mesh.Place, name: str) -> tuple[int, ..
 def _setup(
     name: str, x: Any, width: Any, boundary: Any, shape: Any, mesh: Any, spec: Any, **given: Any
 ) -> tuple[Any, _Ghosts]:
-    """The operand on its mesh, and what is known of its ghosts.
+    """The operand on its mesh, and its ghosts.
 
     is_padded: whether x has its ghosts already.
     """
@@ -278,7 +278,7 @@ def fold(
 
 
 def _cut_part(ghosts: _Ghosts, part: Any) -> Any:
-    """The cells of one device's part, zero where they are no data."""
+    """The cells of one device's part, zero outside the data."""
     widths = zip(ghosts.before, ghosts.after, part.shape, strict=True)
     x = part[tuple(slice(lo, n - hi) for lo, hi, n in widths)]
     for axis, names in enumerate(ghosts.place.spec):
@@ -293,7 +293,7 @@ def _cut_part(ghosts: _Ghosts, part: Any) -> Any:
 
 @functools.lru_cache(maxsize=4096)
 def _cutter(ghosts: _Ghosts) -> Any:
-    """Cuts every device's part; nothing is communicated."""
+    """Cuts every device's part, without communication."""
     part = functools.partial(_cut_part, ghosts)
     if ghosts.place.mesh is None:
         return jax.jit(part)
@@ -329,4 +329,4 @@ def unpad(
 
 
 def __dir__() -> list[str]:
-    return __all__  # for completion: not what this module imports
+    return __all__  # for completion: without this module's imports

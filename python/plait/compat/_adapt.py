@@ -1,4 +1,4 @@
-"""From a function of plait to one with mpi4jax's signature."""
+"""Turns a function of plait into one with mpi4jax's signature."""
 
 import functools
 import inspect
@@ -37,7 +37,7 @@ def operation(
 
 
 def capitalised(function: Callable[P, R]) -> Callable[P, R]:
-    """The same as in the first README, where tags, comm and token could be positional."""
+    """As in the first README, where tags, comm and token could be positional."""
     parameters = [
         p.replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
         for p in inspect.signature(function).parameters.values()

@@ -1,7 +1,7 @@
-"""The functions of JPI 0.1: the token comes second and always comes back last.
+"""The functions of JPI 0.1: the token comes second and is always the last result.
 
-``from plait.compat import jpi`` in place of ``import jpi``. The gradients of allreduce,
-allgather and bcast count the result as one value, as there: ``replicated=True`` in plait.
+Use ``from plait.compat import jpi`` in place of ``import jpi``. As in JPI, the gradients of
+allreduce, allgather and bcast count the result as one value: ``replicated=True`` in plait.
 """
 
 import functools
@@ -15,24 +15,24 @@ from plait import _args, _comm, _order
 
 @functools.cache
 def get_default_comm() -> Any:
-    """A clone of MPI.COMM_WORLD, made once: all ranks call this for the first time together."""
+    """A clone of MPI.COMM_WORLD, made once: all ranks must make their first call together."""
     from mpi4py import MPI
 
     return MPI.COMM_WORLD.Clone()
 
 
 def gen_token() -> Array:
-    """A token to begin with: a float32 zero."""
+    """A first token: a float32 zero."""
     return plait.create_token()
 
 
 def allreduce(x: Any, token: Array, op: Any, comm: Any = None) -> tuple[Array, Array]:
-    """Reduce over all ranks; the gradient has no message: the cotangent on the ranks it is due."""
+    """Reduce over all ranks; the gradient needs no message: the cotangent where it is due."""
     return plait.allreduce(x, op, comm=comm, token=token, replicated=True)
 
 
 def allgather(x: Any, token: Array, comm: Any = None) -> tuple[Array, Array]:
-    """Stack all ranks' arrays on every rank; the gradient is the own slice of the cotangent."""
+    """Stack all ranks' arrays on every rank; the gradient is the rank's slice of the cotangent."""
     return plait.allgather(x, comm=comm, token=token, replicated=True)
 
 
@@ -47,7 +47,7 @@ def barrier(token: Array, comm: Any = None) -> Array:
 
 
 def gather(x: Any, token: Array, root: int, comm: Any = None) -> tuple[Array, Array]:
-    """Stack all ranks' arrays on the root; the others get zeros of the same shape."""
+    """Stack all ranks' arrays on the root; other ranks get zeros of the same shape."""
     size, rank = _place(comm, "gather")
     x = _args.as_array(x, "gather")
     y, token = plait.gather(x, root, comm=comm, token=token)
@@ -74,7 +74,7 @@ def scatter(x: Any, token: Array, root: int, comm: Any = None) -> tuple[Array, A
 
 
 def send(x: Any, token: Array, dest: int, tag: int = 0, comm: Any = None) -> tuple[Array, Array]:
-    """Send ``x``, which is also the result."""
+    """Send ``x``, and return it."""
     x = _args.as_array(x, "send")
     token = plait.send(x, dest, tag=tag, comm=comm, token=token)
     return _order.tied(x, token), token

@@ -1,9 +1,8 @@
-"""The functions of mpi4jax 0.8 and 0.9: no tokens, order by the program.
+"""The functions of mpi4jax 0.8 and 0.9: no tokens, ordered by the program.
 
-``from plait.compat import mpi4jax`` in place of ``import mpi4jax``. The gradient of allreduce
-is mpi4jax's, which counts the result as one value: ``plait.allreduce(..., replicated=True)``.
-The capitalised names are those of its first releases. ``MPI4JAX_DEBUG=1`` works as
-``PLAIT_DEBUG=1``.
+Use ``from plait.compat import mpi4jax`` in place of ``import mpi4jax``. The gradient of allreduce
+is mpi4jax's, which counts the result as one value: ``plait.allreduce(..., replicated=True)``. The
+capitalised names are those of its first releases. ``MPI4JAX_DEBUG=1`` works like ``PLAIT_DEBUG=1``.
 """
 
 import os
@@ -18,7 +17,7 @@ from plait import set_logging as set_logging
 from plait.compat import _adapt
 from plait.compat._adapt import P, R
 
-__version__ = "0.9.1"  # whose interface this is
+__version__ = "0.9.1"  # the release with this interface
 
 _NOTSET = _adapt.NotSet()
 

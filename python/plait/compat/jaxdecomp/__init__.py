@@ -1,8 +1,9 @@
 """The functions of jaxDecomp 0.3: transforms, transposes and ghost cells of global arrays.
 
-``from plait.compat import jaxdecomp`` in place of ``import jaxdecomp``. Names, order of arguments,
-the spectrum's axes (1, 2, 0) and how results are split are jaxDecomp's. What early releases and
-the README had as well is here too: pfft3, slice_pad, slice_unpad, strings in config, autotune.
+Use ``from plait.compat import jaxdecomp`` in place of ``import jaxdecomp``. Names, order of
+arguments, the spectrum's axes (1, 2, 0) and the splits of results are jaxDecomp's. What early
+releases and the README had is here, too: pfft3, slice_pad, slice_unpad, strings in config,
+autotune.
 """
 
 from plait.compat.jaxdecomp import fft as fft
@@ -49,7 +50,7 @@ _CONSTANTS = {
 }
 globals().update(_CONSTANTS)
 
-__version__ = "0.3.1"  # whose interface this is
+__version__ = "0.3.1"  # the release with this interface
 
 __all__ = [
     "HaloCommBackend",

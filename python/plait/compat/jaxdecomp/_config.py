@@ -1,4 +1,4 @@
-"""The constants of jaxDecomp, its configuration, and what it says of pencils."""
+"""The constants of jaxDecomp, its configuration, and its description of pencils."""
 
 import dataclasses
 import enum
@@ -34,7 +34,7 @@ class HaloCommBackend(enum.IntEnum):
 
 
 class TransposeType(enum.IntEnum):
-    """From which pencils to which."""
+    """From which pencils to which pencils."""
 
     TRANSPOSE_XY = 0
     TRANSPOSE_YZ = 1
@@ -63,7 +63,7 @@ _KINDS: dict[str, type[enum.IntEnum]] = {
 
 
 def _backend(kind: type[enum.IntEnum], key: str, value: Any) -> enum.IntEnum:
-    """The constant that a constant, its number or a name stands for: 'MPI' is the first of MPI."""
+    """The constant for a constant, its number or a name; 'MPI' means the default one of MPI."""
     if not isinstance(value, str):
         try:
             return kind(None if isinstance(value, bool) else value)  # True is 1 to Python
@@ -72,7 +72,7 @@ def _backend(kind: type[enum.IntEnum], key: str, value: Any) -> enum.IntEnum:
     prefix = key.removesuffix("backend").upper()
     name = value.upper()
     name = name if name.startswith(prefix) else prefix + name
-    default = {prefix + "MPI": 1 if kind is HaloCommBackend else 3}  # A2A, as its examples have it
+    default = {prefix + "MPI": 1 if kind is HaloCommBackend else 3}  # A2A, as in its examples
     try:
         return kind[name] if name in kind.__members__ else kind(default[name])
     except KeyError:
@@ -84,8 +84,8 @@ def _backend(kind: type[enum.IntEnum], key: str, value: Any) -> enum.IntEnum:
 class JAXDecompConfig:
     """The library's configuration; `update` and assignments take constants or strings.
 
-    The backends choose plait's transport, and never change a result. transpose_axis_contiguous
-    does: it is read when a function is traced, as there.
+    The backends choose plait's transport, and never change a result. transpose_axis_contiguous does
+    change results: as in jaxDecomp, it is read when a function is traced.
     """
 
     halo_comm_backend: HaloCommBackend = HaloCommBackend.HALO_COMM_NCCL
@@ -93,10 +93,10 @@ class JAXDecompConfig:
     transpose_axis_contiguous: bool = True
 
     def update(self, key: str, value: Any) -> None:
-        """Set one of them; ValueError for a key or value that is none."""
+        """Set a value; ValueError for an unknown key or an invalid value."""
         if key in _KINDS:
             value = _backend(_KINDS[key], key, value)
-            if key in vars(self):  # the defaults of a new one are no choice
+            if key in vars(self):  # a new configuration's defaults are no choice
                 _forward(key, value)
         elif key != "transpose_axis_contiguous":
             raise ValueError(f"key {key} is not a valid configuration key")
@@ -110,7 +110,7 @@ class JAXDecompConfig:
 
 
 def _forward(key: str, value: enum.IntEnum) -> None:
-    """Tell plait: messages for MPI, else what is fastest here."""
+    """Pass the choice to plait: messages for MPI, else what is fastest here."""
     plait.config.update(key, "MPI" if "_MPI" in value.name else "auto")
 
 
@@ -118,11 +118,11 @@ config: JAXDecompConfig = JAXDecompConfig()
 
 
 def init() -> None:
-    """Nothing: plait starts when it is imported."""
+    """Does nothing: plait starts when it is imported."""
 
 
 def finalize() -> None:
-    """Nothing: plait ends with the program."""
+    """Does nothing: plait ends with the program."""
 
 
 # ---- pencils -------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ make_config = GridConfig
 
 @dataclasses.dataclass(frozen=True)
 class PencilInfo:
-    """One process's pencil: shape, lo and hi in its own order of axes, which is order."""
+    """One process's pencil: shape, lo and hi in the pencil's own order of axes, which is order."""
 
     shape: tuple[int, int, int]
     lo: tuple[int, int, int]
@@ -154,11 +154,11 @@ class PencilInfo:
 
 
 def get_pencil_info(config: GridConfig, axis: int, *, rank: int | None = None) -> PencilInfo:
-    """The pencil along an axis of one process, this one if no other is named.
+    """The pencil of a process along an axis; by default of this process.
 
     Collective: no.  Shapes: three numbers each, the pencil's axis first.
-    Raises: ValueError for an axis, a rank or a grid that is none.
-    Source: ``cudecompGetPencilInfo`` of cuDecomp, its axes contiguous.
+    Raises: ValueError for an invalid axis, rank or grid.
+    Source: ``cudecompGetPencilInfo`` of cuDecomp, with contiguous axes.
 
     Example:
         >>> from plait.compat import jaxdecomp
@@ -193,8 +193,8 @@ def get_pencil_info(config: GridConfig, axis: int, *, rank: int | None = None) -
 def autotune(shape: Any, **kwargs: Any) -> Any:
     """`plait.fft.autotune`: a mesh on which transforms of this shape are fast, with its ``.spec``.
 
-    jaxDecomp's README promises it. ``NamedSharding(mesh, mesh.spec)`` is the sharding of an array
-    to be transformed.
+    jaxDecomp's README promises this function. ``NamedSharding(mesh, mesh.spec)`` is the sharding of
+    an array to be transformed.
 
     Collective: over all devices.  Shapes: of the global array.  Raises: as `plait.fft.autotune`.
     Source: `plait.fft.autotune`.
@@ -213,8 +213,8 @@ def get_autotuned_config(
 ) -> GridConfig:
     """The configuration with the grid of processes on which its transforms are fastest.
 
-    The grid is that of `autotune`; the arguments after the precision say what cuDecomp is to try,
-    and change nothing here.
+    The grid is that of `autotune`. The arguments after the precision tell cuDecomp what to try, and
+    change nothing here.
 
     Collective: over all devices.  Shapes: gdims to pdims.  Raises: as `autotune`.
     Source: ``get_autotuned_config`` of jaxDecomp.

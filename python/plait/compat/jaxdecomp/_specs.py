@@ -9,8 +9,8 @@ from jax.sharding import PartitionSpec as P
 from plait import _args, _jax, _mesh, _split
 from plait.compat.jaxdecomp._config import Decomposition, config
 
-# Which entry of an operand's spec is that of each axis of the result. Whoever reads this table
-# backwards has the inverse transform; with contiguous axes the two are alike.
+# For each axis of the result, the entry of the operand's spec that it gets. The inverse transform
+# reads this table backwards; with contiguous axes both directions are alike.
 _CONTIGUOUS = {
     Decomposition.SLAB_XY: (1, 0, 2),
     Decomposition.SLAB_YZ: (2, 1, 0),
@@ -34,12 +34,12 @@ def _three(spec: Any) -> tuple:
 
 
 def parts(mesh: Any, entry: Any) -> int:
-    """Into how many parts an entry of a spec splits its axis."""
+    """The number of parts into which an entry of a spec splits its axis."""
     return _split.parts(mesh, _split.axes_of(entry))
 
 
 def order(fft_type: FftType) -> tuple[int, int, int]:
-    """Axes of the operand that are those of the result."""
+    """For each axis of the result, the axis of the operand."""
     if not config.transpose_axis_contiguous:
         return (0, 1, 2)
     return (1, 2, 0) if fft_type in FORWARD else (2, 0, 1)
@@ -57,10 +57,10 @@ def _entries(fft_type: FftType, kind: Decomposition) -> tuple[int, int, int]:
 def get_output_specs(
     fft_type: FftType, pencil_type: Decomposition, spec: P, backend: str = "JAX"
 ) -> tuple[Any, ...]:
-    """The spec of a transform's result, of an operand with this spec.
+    """The spec of a transform's result, for an operand with this spec.
 
     Collective: no.  Shapes: three entries.
-    Raises: TypeError for a pencil_type that is none.
+    Raises: TypeError for an invalid pencil_type.
     Source: ``get_output_specs`` of jaxDecomp.
 
     Example:
@@ -79,14 +79,14 @@ def get_output_specs(
 
 
 def kind_of(mesh: Any, spec: Any, *, is_spectrum: bool = False) -> Decomposition:
-    """Slab or pencil, by what is really split of a spec's three axes."""
+    """Slab or pencil, by which of a spec's three axes are really split."""
     split = tuple(parts(mesh, e) > 1 for e in _three(spec))
     if sum(split) != 1:
         return Decomposition.PENCILS if any(split) else Decomposition.NO_DECOMP
     if not is_spectrum:
         return Decomposition.SLAB_YZ if split[1] else Decomposition.SLAB_XY
-    # A slab's spectrum is split along the same axis wherever it comes from; what differs is
-    # where it goes back to, which the place of the mesh axis in the mesh says.
+    # A slab's spectrum is split along the same axis wherever it comes from. Where it goes back to
+    # differs: the place of the mesh axis in the mesh tells.
     axis = next(n for e in spec for n in _split.axes_of(e) if mesh.shape[n] > 1)
     is_second = convention(mesh, 3)[1] == axis
     return Decomposition.SLAB_YZ if is_second else Decomposition.SLAB_XY
@@ -95,8 +95,8 @@ def kind_of(mesh: Any, spec: Any, *, is_spectrum: bool = False) -> Decomposition
 def convention(mesh: Any, ndim: int) -> tuple:
     """The entries for an array in real space: mesh axis i splits array axis i.
 
-    Of meshes with more axes than two those with one device do not count, and of three that do
-    the first is for the batch axis of four.
+    In a mesh with more than two axes, axes with one device do not count. If three axes still count,
+    the first is for the batch axis of a four-axis array.
     """
     known, batch = tuple(mesh.axis_names), None
     found = known
@@ -113,8 +113,9 @@ def convention(mesh: Any, ndim: int) -> tuple:
 def _one_reading(x: Any, mesh: Any, name: str) -> tuple:
     """`convention`, for functions whose result depends on it.
 
-    A batch, and of more than two mesh axes two with several devices: is the first of them for the
-    batch? Where its place in the mesh says so the convention may be wrong.
+    With a batch, and two axes of several devices in a mesh of more than two axes, the first of them
+    may or may not be for the batch. If its place in the mesh says that it is, the convention may be
+    wrong.
     """
     entries, known = convention(mesh, x.ndim), tuple(mesh.axis_names)
     if (x.ndim == 4 or _jax.is_batched(x)) and len(known) > 2:
@@ -133,10 +134,10 @@ def _one_reading(x: Any, mesh: Any, name: str) -> tuple:
 def validate_spec_matches_mesh(spec: Any, mesh: Mesh) -> None:
     """Whether each array axis is split by the mesh axis in its place.
 
-    plait's transforms take any spec; this is for programs that ask.
+    plait's transforms take any spec; this function is for programs that ask.
 
     Collective: no.  Shapes: three entries at most.
-    Raises: ValueError if it does not match, and says where.
+    Raises: ValueError that says where they do not match.
     Source: ``validate_spec_matches_mesh`` of jaxDecomp.
 
     Example:
@@ -158,10 +159,10 @@ def validate_spec_matches_mesh(spec: Any, mesh: Mesh) -> None:
 
 
 def get_fft_output_sharding(fft_sharding: NamedSharding) -> NamedSharding:
-    """The sharding of `pfft3d`'s result, for an operand with this one.
+    """The sharding of `pfft3d`'s result, for an operand with this sharding.
 
-    Collective: no.  Shapes: three axes, or four, the first being the batch's.
-    Raises: TypeError for what is no NamedSharding.
+    Collective: no.  Shapes: three axes, or four with the batch axis first.
+    Raises: TypeError for anything but a NamedSharding.
     Source: ``get_fft_output_sharding`` of jaxDecomp.
 
     Example:
@@ -183,9 +184,9 @@ def get_fft_output_sharding(fft_sharding: NamedSharding) -> NamedSharding:
 
 
 def _is_batched(mesh: Any, spec: tuple) -> bool:
-    """Whether a spec is of four axes: three named, or none first, as jaxDecomp has it.
+    """Whether a spec has four axes: three named, or the first one None, by jaxDecomp's rule.
 
-    But not where the mesh says otherwise: P(None, 'y') with y second, P('x', 'y', 'z') with one
+    The mesh overrides the rule: for P(None, 'y') with y second, and for P('x', 'y', 'z') with one
     device along z.
     """
     named = [i for i, e in enumerate(spec) if e is not None]
@@ -201,20 +202,20 @@ def _is_batched(mesh: Any, spec: tuple) -> bool:
 
 
 def _mesh_of(x: Any) -> Any:
-    """The mesh of an operand, or that around it; None: it is on one device."""
+    """The mesh of an operand, or the mesh around it; None: the operand is on one device."""
     typed = jax.typeof(x).sharding.mesh
     if not typed.empty:
         return typed
     array = _jax.underlying(x)
     if not isinstance(array, jax.core.Tracer):
-        sharding = getattr(array, "sharding", None)  # those of NumPy, as under jax.grad, have none
+        sharding = getattr(array, "sharding", None)  # NumPy arrays, as under jax.grad, have none
         return sharding.mesh if isinstance(sharding, NamedSharding) else None
     around = jax.sharding.get_abstract_mesh()
     return (_jax.concrete_mesh() or around) if not around.empty else _jax.entered_mesh()
 
 
 def _own_spec(x: Any, ndim: int) -> tuple | None:
-    """What an operand's type or, outside traces, its sharding says: also of Auto axes."""
+    """The spec in an operand's type or, outside traces, its sharding, which has Auto axes, too."""
     typed = jax.typeof(x).sharding
     found = _jax.eager_sharding(x)
     known = None if found is None else found[1]
@@ -233,9 +234,9 @@ def _agree(mesh: Any, known: tuple, own: tuple) -> bool:
 def locate(x: Any, name: str, guess: Any = None) -> tuple[Any, Any, tuple]:
     """The operand, its mesh (`plait._mesh.ALONE`: one device) and its spec.
 
-    guess: from mesh and number of axes to the spec of an operand under a trace, where JAX does
-    not say it. A wrong one costs time, never a result; None: it would change the result, which is
-    that of the library's convention then.
+    guess: from mesh and number of axes to the spec of a traced operand, if JAX does not tell the
+    spec. A wrong guess costs time, but never changes the result. None: the spec affects the result,
+    so the library's convention applies.
     """
     _mesh.check_global(name)
     x = _args.as_array(x, name)

@@ -45,7 +45,7 @@ def turned(x: Any, order: tuple[int, int, int]) -> Any:
 
 
 def _widened(x: Any) -> Any:
-    """Half precision as single, and integers, but those of 64 bits as double, as there."""
+    """Half precision as single; also integers, but 64-bit ones as double, as in jaxDecomp."""
     is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
     is_exact = jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool
     real = jnp.float64 if x.dtype.itemsize == 8 else jnp.float32
@@ -53,7 +53,7 @@ def _widened(x: Any) -> Any:
 
 
 def _spectrum_of(fft_type: FftType) -> Callable:
-    """The guess for a spectrum: what the way there makes of the guess for an array."""
+    """The guess for a spectrum: the forward transform's spec for the guess for an array."""
 
     def guess(mesh: Any, ndim: int) -> tuple:
         entries = _specs.convention(mesh, ndim)
@@ -75,7 +75,7 @@ def _check_divided(mesh: Any, spec: tuple, shape: tuple, name: str) -> None:
 
 
 def _check_shape(shape: Any, name: str) -> tuple[int, ...]:
-    """That of a real array: three integers."""
+    """The shape of a real array: three integers."""
     try:
         given = tuple(operator.index(n) for n in shape)
     except TypeError:
@@ -116,12 +116,12 @@ def _transform(
 def pfft3d(a: Array, norm: str = "backward", backend: str = "JAX") -> Array:
     """Transform (n0, n1, n2); the result has axes (1, 2, 0): (n1, n2, n0).
 
-    It is split as `get_fft_output_sharding` says. ``backend`` is 'jax' or 'cudecomp' in any
-    letter case, and both are plait.
+    The result is split as `get_fft_output_sharding` says. ``backend`` is 'jax' or 'cudecomp' in any
+    letter case; both mean plait.
 
     Collective: over the mesh, in program order.
     Shapes: (n0, n1, n2) to (n1, n2, n0), or both with one leading batch axis.
-    Raises: ValueError for a size that the mesh does not divide, a norm or backend that is none.
+    Raises: ValueError for a size that the mesh does not divide, an unknown norm or backend.
     Adjoint: the same transform along the reversed path.  Source: ``pfft3d`` of jaxDecomp.
 
     Example:
@@ -152,9 +152,9 @@ def pifft3d(a: Array, norm: str = "backward", backend: str = "JAX") -> Array:
 def prfft3d(a: Array, norm: str = "backward", backend: str = "JAX") -> Array:
     """`pfft3d` of real numbers; jaxDecomp raises ValueError here.
 
-    The last axis of the operand is halved. It is the second of the result, and split if it was:
-    P('x', 'y') gives P('x', None, 'y') of axes (n1, n2 // 2 + 1, n0), and there is no padding.
-    P(None, None, 'y') gives P(None, 'y'), where the mesh divides n2 // 2 + 1.
+    The last axis of the operand is halved. It becomes the second axis of the result, and is split
+    if it was split before: P('x', 'y') gives P('x', None, 'y') of axes (n1, n2 // 2 + 1, n0),
+    without padding. P(None, None, 'y') gives P(None, 'y'), if the mesh divides n2 // 2 + 1.
 
     Collective: over the mesh, in program order.
     Shapes: (n0, n1, n2) to (n1, n2 // 2 + 1, n0), or both with one leading batch axis.
@@ -179,7 +179,7 @@ def pirfft3d(
 ) -> Array:
     """Invert `prfft3d`; jaxDecomp raises ValueError here.
 
-    ``shape`` is that of the real array, for an odd n2; else n2 = 2 (m - 1).
+    ``shape`` is that of the real array, needed for an odd n2; without it n2 = 2 (m - 1).
 
     Collective: over the mesh, in program order.
     Shapes: (n1, m, n0) to (n0, n1, n2), or both with one leading batch axis.
@@ -196,7 +196,7 @@ def pirfft3d(
     return _transform(FftType.IRFFT, a, norm, backend, shape, "pirfft3d")
 
 
-pfft3, pifft3 = pfft3d, pifft3d  # as its README imports them
+pfft3, pifft3 = pfft3d, pifft3d  # as jaxDecomp's README imports them
 
 
 # ---- frequencies ---------------------------------------------------------------------------------
@@ -214,10 +214,10 @@ def _check_spectrum(array: Any, name: str) -> Any:
 
 
 def _frequencies(array: Any, sizes: tuple, d: float, kind: FftType, name: str) -> tuple:
-    """Angular ones of the original axes 0, 1, 2, each where the spectrum has that axis.
+    """Angular frequencies of the original axes 0, 1, 2, each where the spectrum has that axis.
 
-    They are split as it is: of whole ones XLA's partitioner would make parts as it likes, with
-    collectives of its own between ours, which nothing orders.
+    They are split as the spectrum is. XLA's partitioner would split whole arrays as it likes, with
+    its own collectives between plait's, which nothing orders.
     """
     order = _specs.order(FftType.FFT)
     places = tuple(array.ndim - 3 + order.index(a) for a in range(3))
@@ -235,8 +235,8 @@ def _frequencies(array: Any, sizes: tuple, d: float, kind: FftType, name: str) -
 def fftfreq3d(array: Array, d: float = 1.0) -> tuple[Array, Array, Array]:
     """Angular frequencies of the axes 0, 1, 2 of the array that ``array`` is the spectrum of.
 
-    They are shaped to broadcast on the spectrum: (1, 1, n0), (n1, 1, 1), (1, n2, 1), and split as
-    it is; jaxDecomp's are on one device.
+    They are shaped to broadcast on the spectrum: (1, 1, n0), (n1, 1, 1), (1, n2, 1). They are split
+    as the spectrum is; jaxDecomp's are on one device.
 
     Collective: no.  Shapes: (n1, n2, n0), or with a batch axis, to those.
     Raises: ValueError for real numbers.
@@ -258,8 +258,8 @@ def rfftfreq3d(
 ) -> tuple[Array, Array, Array]:
     """`fftfreq3d`, the frequencies of axis 2 for a real transform: n2 // 2 + 1.
 
-    As there, n2 is the size of ``array``. For what `prfft3d` returns, where it is not, say with
-    ``shape`` that of the real array.
+    As in jaxDecomp, n2 is the size of ``array``. For results of `prfft3d`, where n2 is not that
+    size, give the shape of the real array as ``shape``.
 
     Collective: no.  Shapes: as `fftfreq3d`.  Raises: ValueError for real numbers.
     Source: ``rfftfreq3d`` of jaxDecomp.

@@ -1,4 +1,4 @@
-"""Ghost cells as jaxDecomp has them: the functions of jaxdecomp.halo, and those of padding."""
+"""Ghost cells as in jaxDecomp: the functions of jaxdecomp.halo, and those for padding."""
 
 import functools
 import operator
@@ -27,15 +27,15 @@ def halo_exchange(
 ) -> Array:
     """Fill the ghost cells of padded parts: ``plait.halo.exchange`` of the first two axes.
 
-    With two extents, ghosts of an axis that is not split stay as they are, as there; with three,
-    as early releases took them, they are filled from the axis's other end. ``reduce_halo=True``, of
-    early releases, then adds the ghosts to the cells beside them, first axis first.
+    With two extents, ghosts of an axis that is not split stay as they are, as in jaxDecomp. With
+    three, as in early releases, they are filled from the axis's other end. ``reduce_halo=True``,
+    from early releases, then adds the ghosts to the cells beside them, first axis first.
 
     Collective: over the mesh, in program order.
     Shapes: padded to the same, of three axes, or with one leading batch axis.
-    Raises: ValueError for extents that do not fit, a backend that is none; TypeError for extents
-    that are no integers, periods that are not True or False.
-    Adjoint: `plait.halo.reduce`, the exact one: jaxDecomp exchanges the cotangent.
+    Raises: ValueError for extents that do not fit, or an unknown backend; TypeError for extents
+    that are no integers, or periods that are not True or False.
+    Adjoint: `plait.halo.reduce`, which is exact; jaxDecomp exchanges the cotangent instead.
     Source: ``halo_exchange`` of jaxDecomp.
 
     Example:
@@ -112,7 +112,7 @@ def _cut(widths: Any, part: Any) -> Any:
 
 
 def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, int], ...]:
-    """For all three axes, or one for each, as a number or as two."""
+    """One width for all three axes, or one for each axis, as a number or a pair."""
     given = (width,) * 3 if isinstance(width, int) else tuple(width)
     if len(given) != 3:
         raise ValueError(f"{name}: padding_width {width}; expected an integer or one for each axis")
@@ -121,7 +121,7 @@ def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, int], ...]:
 
 
 def _pieces(fun: Any, x: Any, pdims: Any, ndim: int) -> Any:
-    """``fun`` of each piece that pdims names, of an array that is on one device."""
+    """``fun`` of each piece that pdims cuts from an array on one device."""
     rows = (pdims[1], pdims[0]) if pdims is not None else (1, 1)
     lines = [
         jnp.concatenate([fun(piece) for piece in jnp.split(line, rows[1], ndim - 2)], ndim - 2)
@@ -135,12 +135,12 @@ def slice_pad(
 ) -> Array:
     """Pad each device's part, as early releases of jaxDecomp did.
 
-    ``padding_width`` is an integer, or an integer or a pair for each axis; ``mode`` that of
-    ``jnp.pad``. ``pdims`` says how an array that is on one device is to be cut first (axis 0 into
-    ``pdims[1]`` pieces, axis 1 into ``pdims[0]``); an array on a mesh is cut as it is split.
+    ``padding_width`` is an integer, or an integer or a pair for each axis; ``mode`` is that of
+    ``jnp.pad``. ``pdims`` says how to cut an array on one device first (axis 0 into ``pdims[1]``
+    pieces, axis 1 into ``pdims[0]``); an array on a mesh is cut as it is split.
 
     Collective: no.  Shapes: n along a split axis to n plus its padding in each part.
-    Raises: ValueError for widths that are none.
+    Raises: ValueError for invalid widths.
     Adjoint: `slice_unpad`, for zeros.  Source: ``slice_pad`` of jaxDecomp 0.1.
 
     Example:
@@ -156,7 +156,7 @@ def slice_pad(
 
 
 def slice_unpad(x: Array, padding_width: Any, pdims: tuple[int, int] | None = None) -> Array:
-    """Cut off what `slice_pad` put on.
+    """Cut off what `slice_pad` has added.
 
     Collective: no.  Shapes: padded to what was padded.
     Raises: as `slice_pad`.  Adjoint: `slice_pad`.  Source: ``slice_unpad`` of jaxDecomp 0.1.

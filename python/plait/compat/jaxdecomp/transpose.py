@@ -1,4 +1,4 @@
-"""From pencils along one axis to those along another: the functions of jaxdecomp.transpose."""
+"""From pencils along one axis to pencils along another: the functions of jaxdecomp.transpose."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ __all__ = [
     "transposeZtoY",
 ]
 
-_ON, _BACK = (2, 0, 1), (1, 2, 0)  # axes of the operand that are those of the result
-_SWAPPED = (1, 0, 2)  # entries of the operand's spec that are those of the result's
-# Where axes stay in place, two entries change places.
+_ON, _BACK = (2, 0, 1), (1, 2, 0)  # for each axis of the result, the operand's axis
+_SWAPPED = (1, 0, 2)  # for each entry of the result's spec, the operand's entry
+# If axes stay in place, two entries are exchanged.
 _IN_PLACE = {"XY": (0, 2, 1), "YZ": (1, 0, 2), "ZX": (2, 1, 0)}
 _GUESS = {"X": (0, 1, 2), "Y": _SWAPPED, "Z": (0, 1, 2)}
 _GUESS_IN_PLACE = {"X": (0, 1, 2), "Y": (0, 2, 1), "Z": (2, 0, 1)}
@@ -79,7 +79,7 @@ def transposeYtoZ(x: Array, backend: str = "jax") -> Array:
 
 
 def transposeZtoX(x: Array, backend: str = "jax") -> Array:
-    """From Z (n1, n2, n0) to X (n0, n1, n2), the first two entries of the spec exchanged.
+    """From Z (n1, n2, n0) to X (n0, n1, n2), with the first two entries of the spec exchanged.
 
     Collective: over the mesh, in program order.  Shapes: (n1, n2, n0) to (n0, n1, n2).
     Raises: as `transposeXtoY`.  Adjoint: `transposeXtoZ`.
@@ -89,7 +89,7 @@ def transposeZtoX(x: Array, backend: str = "jax") -> Array:
 
 
 def transposeXtoZ(x: Array, backend: str = "jax") -> Array:
-    """From X (n0, n1, n2) to Z (n1, n2, n0), the first two entries of the spec exchanged.
+    """From X (n0, n1, n2) to Z (n1, n2, n0), with the first two entries of the spec exchanged.
 
     Collective: over the mesh, in program order.  Shapes: (n0, n1, n2) to (n1, n2, n0).
     Raises: as `transposeXtoY`.  Adjoint: `transposeZtoX`.

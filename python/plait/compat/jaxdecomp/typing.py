@@ -13,7 +13,7 @@ __all__ = [
 
 GdimsType = tuple[int, int, int]  # extents of a global array
 PdimsType = tuple[int, int]  # devices along the two axes of a mesh
-TransposablePdimsType = tuple[int, int, int]  # the same along each axis of an array
+TransposablePdimsType = tuple[int, int, int]  # devices along each axis of an array
 HaloExtentType = tuple[int, int]
 Periodicity = tuple[bool, bool]
 HLOResult = Sequence[type]

@@ -1,12 +1,12 @@
-"""The functions of JAXMg 0.0.1: its solvers, and what lays matrices out for them.
+"""The functions of JAXMg 0.0.1: its solvers, and those that lay matrices out for them.
 
-``from plait.compat import jaxmg`` in place of ``import jaxmg``. The solvers are those of
+Use ``from plait.compat import jaxmg`` in place of ``import jaxmg``. The solvers are those of
 `plait.linalg`, with derivatives, also inside ``jax.shard_map``. plait takes tiles of any width;
-those that JAXMg refuses are refused here as well, with its texts.
+tiles that JAXMg refuses are refused here as well, with its texts.
 
-Releases up to 0.0.9 split matrices by rows: `plait.compat.jaxmg_rows` is as these are; those from
-1.0 on have grids: `plait.compat.jaxmg_grid`. What has other names in the former is here, too, and
-``pad=`` chooses the later form of the others.
+Releases up to 0.0.9 split matrices by rows: `plait.compat.jaxmg_rows` is like these. Releases from
+1.0 on have grids: `plait.compat.jaxmg_grid`. Functions that have other names up to 0.0.9 are here,
+too, and ``pad=`` chooses the later form of the others.
 """
 
 from plait.compat.jaxmg import utils as utils

@@ -1,4 +1,4 @@
-"""JAXMg's solvers as release 0.0.1 has them: matrices are split by columns, ``P(None, axis)``."""
+"""JAXMg's solvers as in release 0.0.1: matrices are split by columns, ``P(None, axis)``."""
 
 from typing import Any
 
@@ -20,14 +20,14 @@ def potrs(
 ) -> Any:
     """Solve a x = b with a Hermitian positive definite matrix.
 
-    ``in_specs`` is ``(P(None, axis), P(None, None))``; ``cyclic_1d=True`` says that a is as
-    `cyclic_1d_layout` returns it. With ``pad`` given, a is split by rows, as later releases have
-    it, see `plait.compat.jaxmg_rows`. ``return_status=True`` adds an int32: 0, or 7 for a matrix
-    that is not positive definite, and x is NaN. The lower triangle is read.
+    ``in_specs`` is ``(P(None, axis), P(None, None))``; ``cyclic_1d=True`` says that a is laid out
+    by `cyclic_1d_layout`. With ``pad`` given, a is split by rows, as in later releases, see
+    `plait.compat.jaxmg_rows`. ``return_status=True`` adds an int32: 0, or 7 for a matrix that is
+    not positive definite; then x is NaN. Only the lower triangle is read.
 
     Collective: over the mesh, in program order.
-    Shapes: (N, N), or as the layout makes it, and (N, K) to (N, K) on every device.
-    Raises: AssertionError, ValueError with JAXMg's texts, also for tilings that it refuses.
+    Shapes: (N, N), or that of the layout, and (N, K) to (N, K) on every device.
+    Raises: AssertionError, ValueError with JAXMg's texts, also for tilings that JAXMg refuses.
     Adjoint: as `plait.linalg.potrs`.  Source: `plait.linalg.cholesky`.
 
     Example:
@@ -62,8 +62,8 @@ def potrs_no_shardmap(
     """`potrs` inside ``jax.shard_map``, on a device's columns; always with the status.
 
     Collective: over the mesh axis, in program order.
-    Shapes: (N, N / ndev), or (N, need) where it is dealt out, and (N, K) to (N, K) and int32 (1,),
-    the same on all devices.
+    Shapes: (N, N / ndev), or (N, need) if it is dealt out, and (N, K) to (N, K) and int32 (1,), the
+    same on all devices.
     Raises: AssertionError, ValueError with JAXMg's texts.
     Adjoint: by solutions with the same factor.  Source: as `plait.linalg.cholesky`.
     """
@@ -87,8 +87,8 @@ def potri(
 ) -> Any:
     """Invert a Hermitian positive definite matrix: both triangles, split as a.
 
-    ``in_specs`` is ``P(None, axis)`` or a tuple of it; the other arguments are those of `potrs`.
-    Of a matrix that is dealt out the inverse is dealt out as well.
+    ``in_specs`` is ``P(None, axis)`` or a tuple of it; the other arguments are those of `potrs`. If
+    the matrix is dealt out, the inverse is dealt out as well.
 
     Collective: over the mesh, in program order.  Shapes: that of a to the same.
     Raises: as `potrs`.  Adjoint: as `plait.linalg.potri`.  Source: `plait.linalg.potri`.
@@ -140,9 +140,9 @@ def syevd(
 ) -> Any:
     """Eigenvalues of a Hermitian matrix, ascending, on every device; eigenvectors split by columns.
 
-    Returns w, (w, V), (w, status) or (w, V, status), where the status has a number for each device
-    of the axis. The other arguments are those of `potri`. V is dealt out where a is: it has then
-    zeros where a has padding.
+    Returns w, (w, V), (w, status) or (w, V, status); the status has a number for each device of the
+    axis. The other arguments are those of `potri`. V is dealt out if a is, with zeros where a has
+    padding.
 
     Collective: over the mesh, in program order.  Shapes: that of a to (N,) and that of a.
     Raises: as `potri`; ValueError for T_A > 1024.

@@ -1,7 +1,7 @@
-"""Columns of a matrix dealt out to devices in tiles of T_A, as JAXMg has it.
+"""Columns of a matrix dealt out to devices in tiles of T_A, as in JAXMg.
 
-Tile k, columns k T_A to (k + 1) T_A - 1, is the tile k div ndev of device k mod ndev. A device's
-part is its shard's width rounded up to whole tiles; behind what it owns there are zeros.
+Tile k, columns k T_A to (k + 1) T_A - 1, is tile k div ndev of device k mod ndev. A device's part
+has its shard's width rounded up to whole tiles, with zeros behind the columns that it owns.
 """
 
 import functools
@@ -21,7 +21,7 @@ from plait.compat.jaxmg.utils import get_mesh_and_spec_from_array
 
 
 def calculate_padding(shard_size: int, T_A: int, ndev: int = 1) -> int:
-    """Columns that a shard lacks to a multiple of ``T_A * ndev``; later releases have no ndev.
+    """Columns that a shard lacks to a multiple of ``T_A * ndev``; later releases take no ndev.
 
     Example:
         >>> from plait.compat import jaxmg
@@ -32,7 +32,7 @@ def calculate_padding(shard_size: int, T_A: int, ndev: int = 1) -> int:
 
 
 def _is_valid(shard_size: int, T_A: int, ndev: int) -> bool:
-    """JAXMg's rule, of its one all_to_all after a shift; plait needs none."""
+    """JAXMg's rule, from its single all_to_all after a shift; plait does not need it."""
     return (ndev - 1) * calculate_padding(shard_size, T_A, ndev) <= shard_size
 
 
@@ -61,7 +61,7 @@ def calculate_all_valid_T_A(shard_size: int, ndev: int, T_A_max: int) -> list[in
 
 
 def _check_tiling(shard_size: int, T_A: int, ndev: int) -> None:
-    """ValueError for what JAXMg cannot lay out, in its words."""
+    """ValueError for tilings that JAXMg cannot lay out, in its words."""
     if shard_size < ndev:
         raise ValueError(
             f"We require shard_size >= ndev, but received shard_size = {shard_size} "
@@ -93,7 +93,7 @@ def _refuse_tiling(shard_size: int, T_A: int, ndev: int) -> None:
 
 
 def _need(shard_size: int, T_A: int) -> int:
-    """Width of a device's part: whole tiles."""
+    """Width of a device's part, in whole tiles."""
     return -(-shard_size // T_A) * T_A
 
 
@@ -101,21 +101,21 @@ def _need(shard_size: int, T_A: int) -> int:
 
 
 def _parts(mesh: Any, spec: Any, axis: int) -> int:
-    """Devices that split an axis of the array."""
+    """The number of devices that split an axis of the array."""
     entry = spec[axis] if len(spec) > axis else None
     names = () if entry is None else (entry,) if isinstance(entry, str) else entry
     return math.prod(mesh.shape[name] for name in names)
 
 
 def check_mesh(mesh: Any, spec: Any, name: str) -> None:
-    """TypeError for what is no mesh, ValueError for one without the axes of the spec."""
+    """TypeError for anything but a mesh, ValueError for a mesh without the axes of the spec."""
     if not hasattr(mesh, "axis_names"):
         raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
     _mesh.check_spec(_mesh.names_of(spec, 2, name, "in_specs"), mesh, (0, 0), name)
 
 
 def _columns(a: Array) -> tuple[Any, Any, int]:
-    """Mesh and spec of a matrix, and how many devices split its columns."""
+    """Mesh and spec of a matrix, and the number of devices that split its columns."""
     mesh, spec = get_mesh_and_spec_from_array(a)
     ndev = _parts(mesh, spec, 1)
     if ndev == 1 and mesh.size > 1:
@@ -127,11 +127,11 @@ def _columns(a: Array) -> tuple[Any, Any, int]:
 
 
 def cyclic_1d_layout(a: Array, T_A: int) -> Array:
-    """Deal the columns of a matrix out; mesh and spec are those of ``a.sharding``.
+    """Deal out the columns of a matrix; mesh and spec are those of ``a.sharding``.
 
     Collective: over the mesh, in program order.
-    Shapes: (N, ndev shard) to (N, ndev need), need = ``ceil(shard / T_A) T_A``; the same where
-    T_A ≥ shard.
+    Shapes: (N, ndev shard) to (N, ndev need), need = ``ceil(shard / T_A) T_A``; unchanged if T_A ≥
+    shard.
     Raises: ValueError for an array without a NamedSharding that splits its columns, fewer columns
     in a shard than devices, or a tiling that JAXMg refuses.
     Adjoint: `undo_cyclic_1d_layout`.  Source: `plait.redistribute`.
@@ -154,7 +154,7 @@ def cyclic_1d_layout(a: Array, T_A: int) -> Array:
 
 
 def undo_cyclic_1d_layout(a: Array, T_A: int) -> Array:
-    """Take back `cyclic_1d_layout` of a square matrix.
+    """Undo `cyclic_1d_layout` of a square matrix.
 
     Collective: over the mesh, in program order.  Shapes: (N, ndev need) to (N, N).
     Raises: ValueError for an array without a NamedSharding, or widths that are not a tiling's.
@@ -168,13 +168,13 @@ def undo_cyclic_1d_layout(a: Array, T_A: int) -> Array:
 
 
 def cyclic_1d(a: Array, T_A: int, mesh: Any, in_specs: Any, pad: bool = True) -> Array:
-    """Deal the rows of a matrix out, as later releases do; rows of zeros fill the last tiles.
+    """Deal out the rows of a matrix, as in later releases; rows of zeros fill the last tiles.
 
     Collective: over the mesh, in program order.
     Shapes: (ndev shard, N) to (ndev need, N), need = ``ceil(shard / T_A) T_A``.
-    Raises: TypeError, ValueError for other specs than ``P(axis, None)``; AssertionError for an
-    array that is no matrix, or one that ``pad=False`` does not fit.
-    Adjoint: the way back.  Source: `plait.redistribute`.
+    Raises: TypeError, ValueError for specs other than ``P(axis, None)``; AssertionError for an
+    array that is no matrix, or that does not fit ``pad=False``.
+    Adjoint: the inverse.  Source: `plait.redistribute`.
     """
     if isinstance(in_specs, list | tuple) and not isinstance(in_specs, P):
         if len(in_specs) != 1:
@@ -212,7 +212,7 @@ def shards(mesh: Any, spec: Any, function: Any, **given: Any) -> Any:
 
 
 def first_rows(x: Array, n: int) -> Array:
-    """Those before the padding."""
+    """The rows before the padding."""
     return x[:n]
 
 
@@ -222,7 +222,7 @@ def pad_rows(_a: Array, padding: int) -> Array:
 
 
 def unpad_rows(_a: Array, padding: int) -> Array:
-    """Take back `pad_rows`."""
+    """Undo `pad_rows`."""
     return _a[: _a.shape[0] - padding]
 
 
@@ -230,7 +230,7 @@ def unpad_rows(_a: Array, padding: int) -> Array:
 
 
 def _layouts(shape: tuple[int, int], ndev: int, T_A: int, need: int) -> tuple[tuple, tuple]:
-    """Words of a matrix of this shape in equal shards, and dealt out to parts of `need` columns."""
+    """Layout words of a matrix in equal shards, and dealt out to parts of `need` columns."""
     plain = _layout.words(shape, (ndev,), ((), (0,)), (0, shape[1] // ndev))
     return plain, _layout.words(shape, (ndev,), ((), (0,)), (0, need), (0, T_A))
 
@@ -259,7 +259,7 @@ def cyclic_1d_no_shardmap(x_block: Array, T_A: int, ndev: int, axis_name: Any) -
 
 
 def undo_cyclic_1d_no_shardmap(x_block_bc: Array, T_A: int, ndev: int, axis_name: Any) -> Array:
-    """Take back `cyclic_1d_no_shardmap` of a square matrix.
+    """Undo `cyclic_1d_no_shardmap` of a square matrix.
 
     Collective: over the mesh axis, in program order.
     Shapes: (N, need) to (N, N / ndev).  Raises: ValueError for widths that are not a tiling's.
@@ -283,7 +283,7 @@ def undo_cyclic_1d_no_shardmap(x_block_bc: Array, T_A: int, ndev: int, axis_name
 
 
 def manual_cyclic_1d_layout(a: Array, T_A: int, ndev: int) -> Array:
-    """What `cyclic_1d_layout` returns on ndev devices, made on one.
+    """What `cyclic_1d_layout` returns on ndev devices, made on one device.
 
     Collective: no.  Shapes: (N, M) to (N, ndev need).
     Raises: ValueError for fewer columns in a shard than devices.
@@ -307,7 +307,7 @@ def manual_cyclic_1d_layout(a: Array, T_A: int, ndev: int) -> Array:
 
 
 def get_cols_cyclic(N: int, N_batch: int, T_A: int, num_devices: int) -> list[tuple[int, ...]]:
-    """For each column its number, and its place before and after it is dealt out.
+    """For each column, its number and its places before and after it is dealt out.
 
     N_batch is the width of a device's part, before and after.
 
@@ -328,7 +328,7 @@ def get_cols_cyclic(N: int, N_batch: int, T_A: int, num_devices: int) -> list[tu
 
 
 def verify_cyclic(A: Array, A_cyclic: Array, T_A: int) -> None:
-    """AssertionError unless A_cyclic are the rows of A, dealt out to all devices."""
+    """AssertionError unless A_cyclic has the rows of A, dealt out to all devices."""
     n, ndev = A.shape[0], jax.device_count()
     need = n // ndev + calculate_padding(n // ndev, T_A)
     before, after = np.asarray(A), np.asarray(A_cyclic)
@@ -351,7 +351,7 @@ def _owners(N: int, T_A: int, ndev: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plot_block_to_cyclic(N: int, T_A: int, ndev: int, N_rows: int = 8) -> tuple[Any, Any]:
-    """Draw whose each column is, in equal shards and dealt out; needs matplotlib.
+    """Draw which device owns each column, in equal shards and dealt out; needs matplotlib.
 
     Collective: no.  Shapes: the figure and its two axes.
     Raises: ValueError for numbers that are not positive, or a tiling that JAXMg refuses.

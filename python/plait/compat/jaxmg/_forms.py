@@ -1,6 +1,6 @@
-"""How a matrix comes to JAXMg's solvers and leaves them: its columns or rows, in order or dealt.
+"""How a matrix enters and leaves JAXMg's solvers: by columns or rows, in order or dealt out.
 
-The same functions serve global arrays and, inside ``jax.shard_map``, one device's part.
+The same functions serve global arrays and, inside ``jax.shard_map``, the part of one device.
 """
 
 import dataclasses
@@ -16,11 +16,11 @@ WHOLE: Spec = ((), ())
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """Of an n x n matrix.
+    """The form of an n x n matrix.
 
-    axis: of the array, which is split: 1 as releases up to 0.0.1 have it, 0 as later ones.
+    axis: the array axis that is split: 1 in releases up to 0.0.1, 0 in later ones.
     names: the mesh axes that split it.
-    block: of how many columns or rows the tiles are that have been dealt out; 0: none.
+    block: columns or rows of the tiles that have been dealt out; 0: not dealt out.
     """
 
     n: int
@@ -40,7 +40,7 @@ class Form:
 
 
 def deal_in(a: Any, form: Form, deal: Deal) -> Matrix:
-    """The matrix dealt out. Its rows are the columns of its transpose, which is its conjugate."""
+    """The matrix dealt out. Its rows are the columns of its transpose, so of its conjugate."""
     n = form.n
     blocks = (form.blocks, (deal.block, 0))
     given = {"dims": deal.shape(n, n), "shape": (n, n), "blocks": blocks, "turn": form.axis == 1}
@@ -49,13 +49,13 @@ def deal_in(a: Any, form: Form, deal: Deal) -> Matrix:
 
 
 def back(a: Matrix, form: Form, dims: tuple[int, int]) -> Any:
-    """An array of these extents in the form."""
+    """The matrix in this form, as an array of these extents."""
     a = a if form.axis == 1 else a.conj()
     return _undo(a, form, dims, turn=form.axis == 1)
 
 
 def columns_back(v: Matrix, form: Form, dims: tuple[int, int]) -> Any:
-    """A matrix that is no Hermitian one: always its columns; dims: of the operand."""
+    """A matrix that is not Hermitian: always by its columns; dims: of the operand."""
     by_columns = dataclasses.replace(form, axis=1)
     return _undo(v, by_columns, dims if form.axis == 1 else dims[::-1], turn=True)
 
@@ -68,7 +68,7 @@ def _undo(a: Matrix, form: Form, dims: tuple[int, int], turn: bool) -> Any:
 
 
 def rhs_in(b: Any, deal: Deal) -> Matrix:
-    """Right-hand sides that every device has, dealt out, or as they are where they are few."""
+    """Right-hand sides that every device has, dealt out, or unchanged if they are few."""
     if not isinstance(deal, _dealt_inside.Inside):
         return _dealt.deal_out(b, WHOLE, _dense_args.deal_of_rhs(deal, b.shape, b.dtype))
     m, n = b.shape

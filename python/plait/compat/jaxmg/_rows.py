@@ -1,8 +1,8 @@
-"""JAXMg's solvers as releases from 0.0.2 on have them: split by rows, ``P(axis, None)``.
+"""JAXMg's solvers as in releases from 0.0.2 on: split by rows, ``P(axis, None)``.
 
-The upper triangle is read: the rows of a matrix are the columns of its transpose. ``pad=True``
-takes any number of rows that the devices divide; with ``pad=False`` every device's part has the
-rows of zeros behind its own that fill the last tile, and so do results.
+Only the upper triangle is read: the rows of a matrix are the columns of its transpose. ``pad=True``
+takes any number of rows that the devices divide. With ``pad=False``, every device's part ends with
+the rows of zeros that fill the last tile, and so do results.
 """
 
 from typing import Any
@@ -25,13 +25,13 @@ def potrs(
 ) -> Any:
     """Solve a x = b with a Hermitian positive definite matrix that is split by rows.
 
-    ``in_specs`` is ``P(axis, None)``, or a tuple of it, as since 0.0.6, or up to 0.0.5
-    ``(P(axis, None), P(None, None))``. ``return_status=True`` adds an int32: 0, or 7 for a matrix
-    that is not positive definite, and x is NaN.
+    ``in_specs`` is ``P(axis, None)`` or a tuple of it, as since 0.0.6, or ``(P(axis, None), P(None,
+    None))``, as up to 0.0.5. ``return_status=True`` adds an int32: 0, or 7 for a matrix that is not
+    positive definite; then x is NaN.
 
     Collective: over the mesh, in program order.
-    Shapes: (N, N), with ``pad=False`` with padding, and (N, K) to (N, K) on every device. Since
-    0.0.6 (N,), too, to (N, 1).
+    Shapes: (N, N), with padding for ``pad=False``, and (N, K) to (N, K) on every device. Since
+    0.0.6 also (N,), to (N, 1).
     Raises: AssertionError, ValueError with JAXMg's texts.
     Adjoint: as `plait.linalg.potrs`.  Source: `plait.linalg.cholesky`.
     """
@@ -52,10 +52,10 @@ def potrs_shardmap_ctx(
 ) -> tuple[Array, Array]:
     """`potrs` inside ``jax.shard_map``, on a device's rows; always with the status.
 
-    ``axis_name`` is needed where it is not clear which axes of the mesh split the rows.
+    ``axis_name`` is needed if it is not clear which axes of the mesh split the rows.
 
     Collective: over the mesh axis, in program order.
-    Shapes: (N / ndev, N), with ``pad=False`` with padding, and (N, K) to (N, K) and int32 (1,).
+    Shapes: (N / ndev, N), with padding for ``pad=False``, and (N, K) to (N, K) and int32 (1,).
     Raises: AssertionError with JAXMg's texts.
     Adjoint: by solutions with the same factor.  Source: as `plait.linalg.cholesky`.
     """
@@ -96,11 +96,11 @@ def potri_shardmap_ctx(
 ) -> tuple[Array, Array]:
     """`potri` inside ``jax.shard_map``, on a device's rows; always with the status.
 
-    JAXMg gives the upper triangle, and `potri_symmetrize` the other; here both are there, and
-    `potri_symmetrize` changes nothing.
+    JAXMg gives the upper triangle here, and `potri_symmetrize` adds the other one. plait gives
+    both, and `potri_symmetrize` changes nothing.
 
     Collective: over the mesh axis, in program order.
-    Shapes: (N / ndev, N), with ``pad=False`` with padding, to the same and int32 (1,).
+    Shapes: (N / ndev, N), with padding for ``pad=False``, to the same and int32 (1,).
     Raises: AssertionError with JAXMg's texts.
     Adjoint: by products with the inverse.  Source: as `plait.linalg.potri`.
     """
@@ -122,7 +122,7 @@ def potri_symmetrize(_a: Array) -> Array:
     """
     below, where = jnp.triu(_a, 1).T.conj(), jax.typeof(_a).sharding
     if any(kind == AxisType.Explicit for kind in where.mesh.axis_types):
-        below = jax.sharding.reshard(below, where)  # split as the matrix, not as its transpose
+        below = jax.sharding.reshard(below, where)  # split as the matrix, not its transpose
     return jnp.triu(_a) + below
 
 
@@ -137,12 +137,12 @@ def syevd(
 ) -> Any:
     """Eigenvalues of a Hermitian matrix that is split by rows, ascending, on every device.
 
-    Eigenvectors are the columns of V, which is split by columns; of complex matrices, too, where
-    JAXMg has their conjugates. Returns w, (w, V), (w, status) or (w, V, status).
+    Eigenvectors are the columns of V, which is split by columns. This holds for complex matrices,
+    too, where JAXMg returns their conjugates. Returns w, (w, V), (w, status) or (w, V, status).
 
     Collective: over the mesh, in program order.
-    Shapes: (N, N), with ``pad=False`` with padding, to (N,) and its transpose.
-    Raises: as `potri`. Warns where T_A > 1024, and takes 1024, as since 0.0.6.
+    Shapes: (N, N), with padding for ``pad=False``, to (N,) and its transpose.
+    Raises: as `potri`. Warns for T_A > 1024, and takes 1024, as since 0.0.6.
     Adjoint: as `plait.linalg.eigh` with ``degenerate="check"``.  Source: `plait.linalg.eigh`.
     """
     spec = _solvers.row_spec(in_specs, "syevd")
@@ -166,7 +166,7 @@ def syevd_shardmap_ctx(
     """`syevd` inside ``jax.shard_map``, on a device's rows; always with the status.
 
     Collective: over the mesh axis, in program order.
-    Shapes: (N / ndev, N), with ``pad=False`` with padding, to (N,), its transpose and int32 (1,).
+    Shapes: (N / ndev, N), with padding for ``pad=False``, to (N,), its transpose and int32 (1,).
     Raises: AssertionError, ValueError with JAXMg's texts.
     Adjoint: as `syevd`.  Source: as `plait.linalg.eigh`.
     """
@@ -180,6 +180,6 @@ def syevd_shardmap_ctx(
 
 
 def _padded_vectors(found: tuple, padded: Any) -> tuple:
-    """Eigenvalues, vectors with columns of padding where the operand has rows, and the status."""
+    """Eigenvalues, vectors with padding columns for the operand's padding rows, the status."""
     w, *vectors, status = found
     return (w, *(padded(v, 1) for v in vectors), status)

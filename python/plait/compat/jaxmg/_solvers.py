@@ -1,7 +1,7 @@
 """The solvers of JAXMg on `plait.linalg`'s functions of dealt matrices.
 
-What is common to 0.0.1, which splits matrices by columns, and later releases, which split them by
-rows; on global arrays and, inside ``jax.shard_map``, on the parts of devices.
+Shared by 0.0.1, which splits matrices by columns, and later releases, which split them by rows; for
+global arrays and, inside ``jax.shard_map``, for the parts of devices.
 """
 
 import functools
@@ -16,7 +16,7 @@ from plait._dealt import Deal
 from plait.compat.jaxmg import _cyclic_1d, _forms, utils
 from plait.compat.jaxmg._forms import Form
 
-NOT_DEFINITE = 7  # CUSOLVER_STATUS_INTERNAL_ERROR, which JAXMg passes on
+NOT_DEFINITE = 7  # CUSOLVER_STATUS_INTERNAL_ERROR, as passed on by JAXMg
 MAX_T_A = 1024  # of cusolverMgSyevd
 
 
@@ -53,22 +53,22 @@ def _nan_where(x: Any, info: Any) -> Any:
     return jnp.where(info == 0, x, jnp.full((), jnp.nan, x.dtype))
 
 
-# ---- judging of arguments --------------------------------------------------------------------
+# ---- checks of arguments ---------------------------------------------------------------------
 
 
 def _split_only(spec: Any, axis: int) -> tuple[str, ...]:
-    """The mesh axes that split this axis of a matrix and no other; none if that is not so."""
+    """The mesh axes that split this axis of a matrix; none if another axis is split, too."""
     entries = (*spec, None, None)[:2]
     return () if entries[1 - axis] is not None else _split.axes_of(entries[axis])
 
 
 def _is_several(in_specs: Any) -> bool:
-    """Whether it is a sequence of PartitionSpecs, rather than one, which may be a tuple itself."""
+    """Whether it is a sequence of PartitionSpecs; a single PartitionSpec may be a tuple itself."""
     return isinstance(in_specs, tuple | list) and not isinstance(in_specs, P)
 
 
 def one_spec(in_specs: Any) -> Any:
-    """That of 0.0.1's potri and syevd: a PartitionSpec, or the only one of a tuple."""
+    """The spec of 0.0.1's potri and syevd: a PartitionSpec, or a tuple of one."""
     if _is_several(in_specs):
         assert len(in_specs) == 1, f"expected only one `in_specs`, received {in_specs}"
         return in_specs[0]
@@ -76,7 +76,7 @@ def one_spec(in_specs: Any) -> Any:
 
 
 def two_specs(in_specs: Any) -> tuple[Any, Any]:
-    """Those of potrs of 0.0.1."""
+    """The specs of 0.0.1's potrs."""
     assert _is_several(in_specs), (
         f"expected `in_specs` to be a tuple or list of `PartitionSpec` objects, received {in_specs}"
     )
@@ -85,13 +85,13 @@ def two_specs(in_specs: Any) -> tuple[Any, Any]:
 
 
 def check_rhs_spec(spec: Any) -> None:
-    """ValueError unless it splits nothing."""
+    """ValueError unless the spec splits nothing."""
     if any(entry is not None for entry in spec):
         raise ValueError("b must be replicated along all shards with PartitionSpec P(None, None).")
 
 
 def check_columns(spec: Any, name: str) -> None:
-    """ValueError for other specs than 0.0.1's."""
+    """ValueError for specs other than 0.0.1's."""
     if not _split_only(spec, 1):
         which = "`a`" if name == "potri" else "A"
         raise ValueError(
@@ -100,7 +100,7 @@ def check_columns(spec: Any, name: str) -> None:
 
 
 def check_rows(spec: Any, name: str) -> None:
-    """ValueError for other specs than those of later releases, where potrs has this text, too."""
+    """ValueError for specs other than later releases'; their text for potrs says "columns"."""
     if not _split_only(spec, 0):
         how = "columns with PartitionSpec P(None, str)"
         how = how if name == "potrs" else "rows with PartitionSpec P(str, None)"
@@ -108,7 +108,7 @@ def check_rows(spec: Any, name: str) -> None:
 
 
 def row_spec(in_specs: Any, name: str) -> Any:
-    """That of potri and syevd of later releases."""
+    """The spec of potri and syevd in later releases."""
     if _is_several(in_specs):
         if len(in_specs) != 1:
             raise ValueError("in_specs must be a single PartitionSpec or a 1-element list/tuple.")
@@ -122,7 +122,7 @@ def row_spec(in_specs: Any, name: str) -> Any:
 
 
 def row_spec_of_potrs(in_specs: Any) -> tuple[Any, bool]:
-    """That of the matrix, and whether it is given as since 0.0.6: alone."""
+    """The spec of the matrix, and whether it is given alone, as since 0.0.6."""
     if _is_several(in_specs) and len(in_specs) == 2:
         check_rows(in_specs[0], "potrs")
         check_rhs_spec(in_specs[1])
@@ -131,18 +131,18 @@ def row_spec_of_potrs(in_specs: Any) -> tuple[Any, bool]:
 
 
 def n_devices(mesh: Any, spec: Any, axis: int) -> int:
-    """Those that split an axis."""
+    """The number of devices that split an axis."""
     return _cyclic_1d._parts(mesh, spec, axis)
 
 
 def check_width(T_A: int) -> None:
-    """ValueError for tiles that the eigensolver of cuSolverMg does not take."""
+    """ValueError for tiles that cuSolverMg's eigensolver does not take."""
     if T_A > MAX_T_A:
         raise ValueError(f"T_A has a maximum value of {MAX_T_A} for SyevdMg, received T_A={T_A}")
 
 
 def lowered_width(T_A: int) -> int:
-    """The same since 0.0.6: with a warning."""
+    """The same as since 0.0.6: reduces the width, with a warning."""
     if T_A > MAX_T_A:
         warnings.warn(
             f"T_A has a maximum value of {MAX_T_A} for SyevdMg, received T_A={T_A}, "
@@ -154,7 +154,7 @@ def lowered_width(T_A: int) -> int:
 
 
 def _form(shape: tuple[int, int], names: tuple, ndev: int, T_A: int, cyclic: bool) -> Form:
-    """Of a matrix that is split by columns; shape: of the whole array."""
+    """The form of a matrix that is split by columns; shape: that of the whole array."""
     n, width = shape
     form, shard_size = Form(n, 1, names), n // ndev
     if not cyclic and T_A < shard_size and ndev > 1:
@@ -175,7 +175,7 @@ def _check_tile(T_A: int, name: str) -> None:
 
 
 def _check_padding(n_rows: int, n: int, ndev: int, T_A: int, pad: bool) -> int:
-    """Rows of padding that every device's part has: as pad says, none or what tiles lack."""
+    """Padding rows in every device's part; by pad either none, or those that fill the tiles."""
     shard_size = n // ndev
     is_whole = pad or T_A >= shard_size
     padding = 0 if is_whole else _cyclic_1d.calculate_padding(shard_size, T_A)
@@ -187,7 +187,7 @@ def _check_padding(n_rows: int, n: int, ndev: int, T_A: int, pad: bool) -> int:
 
 
 def block_of(n: int, n_ranks: int, T_A: int) -> int:
-    """Columns of a block: T_A, unless some devices then have nothing."""
+    """Columns of a block: T_A, or fewer if some devices would have nothing."""
     return max(1, min(T_A, -(-n // n_ranks)))
 
 
@@ -204,7 +204,7 @@ def _run(program: Any, xs: dict, spec: Any, mesh: Any, T_A: int, form: Form, nam
 def by_columns(
     program: Any, xs: dict, spec: Any, mesh: Any, T_A: int, cyclic: bool, name: str
 ) -> Any:
-    """On global arrays, the matrix split as 0.0.1 has it."""
+    """Runs the program on global arrays, with the matrix split as in 0.0.1."""
     _check_tile(T_A, name)
     _cyclic_1d.check_mesh(mesh, spec, name)
     names, ndev = _split_only(spec, 1), n_devices(mesh, spec, 1)
@@ -213,10 +213,10 @@ def by_columns(
 
 
 def by_rows(program: Any, xs: dict, spec: Any, mesh: Any, T_A: int, pad: bool, name: str) -> Any:
-    """On global arrays, the matrix split as later releases have it; and a function that pads.
+    """Runs the program on global arrays, with the matrix split as in later releases.
 
-    The function gives each device's part of an array, split along an axis, the rows of padding
-    that the operand had.
+    Also returns a function that pads an array split along an axis: it gives each device's part the
+    rows of padding that the operand had.
     """
     _check_tile(T_A, name)
     _cyclic_1d.check_mesh(mesh, spec, name)
@@ -243,7 +243,7 @@ def _pad(x: Array, axis: int, padding: int) -> Array:
 
 
 def _local(xs: dict, name: str) -> list:
-    """The operands in one dtype that solvers have."""
+    """The operands in one dtype that the solvers have."""
     made = {argument: _dense_args.as_inexact(x, name, argument) for argument, x in xs.items()}
     kinds = {argument: x.dtype.name for argument, x in made.items()}
     if len(set(kinds.values())) > 1:
@@ -265,7 +265,7 @@ def columns_inside(
 
 
 def rows_inside(program: Any, xs: dict, T_A: int, pad: bool, axis_name: Any, name: str) -> Any:
-    """On one device's rows; and a function that pads, as `by_rows`."""
+    """On one device's rows; with a function that pads, as `by_rows`."""
     _check_tile(T_A, name)
     n_rows, n = xs["a"].shape
     deal = _dealt_inside.along(_axes_of(axis_name, n, n_rows, name), 1, name)
@@ -278,7 +278,7 @@ def rows_inside(program: Any, xs: dict, T_A: int, pad: bool, axis_name: Any, nam
 
 
 def _axes_of(axis_name: Any, n: int, n_rows: int, name: str) -> Any:
-    """The mesh axes that split n rows into parts of so many; JAXMg takes all devices."""
+    """The mesh axes that split n rows into parts of n_rows; JAXMg takes all devices."""
     mesh = _jax.manual_mesh()
     if axis_name is not None or mesh is None:
         return axis_name or "x"

@@ -1,4 +1,4 @@
-"""JAXMg's utils: a random matrix, and what the processes and devices are."""
+"""JAXMg's utils: a random matrix, and facts about processes and devices."""
 
 import hashlib
 import os
@@ -45,7 +45,7 @@ def get_mesh_and_spec_from_array(a: Array) -> tuple[Any, Any]:
 
 
 def maybe_real_dtype_from_complex(dtype: Any) -> Any:
-    """The dtype of a complex dtype's real part; others as they are."""
+    """The dtype of a complex dtype's real part; other dtypes stay as they are."""
     return {"complex64": jnp.float32, "complex128": jnp.float64}.get(jnp.dtype(dtype).name, dtype)
 
 
@@ -66,7 +66,7 @@ def determine_distributed_setup() -> tuple[int, int, int, str]:
     SPMD: one process on each machine. MPMD: one process for each device.
 
     Collective: over JAX's processes.  Shapes: none.
-    Raises: ValueError where it is neither.
+    Raises: ValueError if it is neither.
     Source: ``determine_distributed_setup`` of JAXMg.
 
     Example:

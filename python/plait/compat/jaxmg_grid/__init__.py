@@ -1,9 +1,9 @@
 """The functions of JAXMg from 1.0 to 1.4: matrices on a grid of one or two mesh axes.
 
-``from plait.compat import jaxmg_grid as jaxmg`` in place of ``import jaxmg``. Here devices may be
-of one process or of several, and all results have derivatives. What cuSOLVERMp alone cannot do is
-not refused: fewer tiles than the grid has places, other axes of the mesh, an axis of the matrix
-along two of them.
+Use ``from plait.compat import jaxmg_grid as jaxmg`` in place of ``import jaxmg``. Here the devices
+may belong to one process or several, and all results have derivatives. Limits of cuSOLVERMp alone
+do not apply: fewer tiles than places in the grid, further axes of the mesh, and an axis of the
+matrix along two of them are accepted.
 """
 
 from plait.compat.jaxmg_grid import utils as utils
@@ -25,7 +25,7 @@ from plait.compat.jaxmg_grid._solve import lu_solve_shardmap_ctx as lu_solve_sha
 from plait.compat.jaxmg_grid._solve import potrs as potrs
 from plait.compat.jaxmg_grid._solve import potrs_shardmap_ctx as potrs_shardmap_ctx
 
-__version__ = "1.4.1"  # whose interface this is
+__version__ = "1.4.1"  # the release with this interface
 
 __all__ = [
     "__version__",

@@ -1,7 +1,7 @@
-"""JAXMg's decompositions as releases from 1.0 on have them, by `plait.linalg`.
+"""JAXMg's decompositions as in releases from 1.0 on, by `plait.linalg`.
 
-``T_A`` is how wide blocks of columns are that an eigendecomposition deals out; the others choose
-for themselves. ``pad`` and ``donate`` are as in `_solve`.
+``T_A`` is the width of the blocks of columns that an eigendecomposition deals out; the other
+decompositions choose for themselves. ``pad`` and ``donate`` are as in `_solve`.
 """
 
 from typing import Any
@@ -37,8 +37,8 @@ def qr(
 ) -> tuple[Array, ...]:
     """Q with orthonormal columns and an upper triangular R, of a tall or square matrix.
 
-    Returns (Q, R), split as the matrix along the axes whose extents the mesh divides, and where
-    asked for a status: int32 for each device, 0, or 1 where R is not finite.
+    Returns (Q, R), split as the matrix along the axes whose extents the mesh divides. On request,
+    it adds a status: int32 for each device, 0, or 1 if R is not finite.
 
     Collective: over the mesh, in program order.  Shapes: (M, N) to (M, N), (N, N), (devices,).
     Raises: TypeError, ValueError with JAXMg's texts.
@@ -81,8 +81,9 @@ def syevd(
 ) -> Any:
     """Eigenvalues of a Hermitian matrix, ascending, on every device, and eigenvectors.
 
-    The vectors are columns of a matrix that is split as the operand. Returns w, (w, V), and where
-    asked for a status: int32 for each device, 0, or 1 where the matrix is not finite, all NaN then.
+    The vectors are columns of a matrix that is split as the operand. Returns w or (w, V). On
+    request, it adds a status: int32 for each device, 0, or 1 if the matrix is not finite; then all
+    else is NaN.
 
     Collective: over the mesh, in program order.  Shapes: (N, N) to (N,), (N, N) and (devices,).
     Raises: TypeError, ValueError with JAXMg's texts.
@@ -134,9 +135,9 @@ def gesvd(
 ) -> Any:
     """Singular values, descending, on every device, and singular vectors of any matrix.
 
-    Returns (U, s, Vh), (U, s), (s, Vh) or s, and where asked for a status: int32 for each device,
-    0, or 1 where the matrix is not finite. Vectors are split as the matrix along the axes whose
-    extents the mesh divides; ``full_matrices`` are square.
+    Returns (U, s, Vh), (U, s), (s, Vh) or s. On request, it adds a status: int32 for each device,
+    0, or 1 if the matrix is not finite. Vectors are split as the matrix along the axes whose
+    extents the mesh divides; with ``full_matrices`` they are square matrices.
 
     Collective: over the mesh, in program order.
     Shapes: (M, N) to (M, k), (k,), (k, N) with k = min(M, N), full (M, M), (k,), (N, N).
@@ -190,8 +191,8 @@ def polar(
 ) -> Any:
     """Up with orthonormal columns and a Hermitian H ≥ 0 with a = Up H, of a tall or square matrix.
 
-    Returns (Up, H) or Up, split as the matrix along the axes whose extents the mesh divides, and
-    where asked for a status: int32 for each device, 0, or 1 where Up is not finite.
+    Returns (Up, H) or Up, split as the matrix along the axes whose extents the mesh divides. On
+    request, it adds a status: int32 for each device, 0, or 1 if Up is not finite.
 
     Collective: over the mesh, in program order.  Shapes: (M, N) to (M, N), (N, N), (devices,).
     Raises: TypeError, ValueError with JAXMg's texts.

@@ -1,4 +1,4 @@
-"""What the CUDA driver says of a device, before JAX has started."""
+"""What the CUDA driver reports about a device, before JAX has started."""
 
 import ctypes
 
@@ -6,9 +6,9 @@ VIRTUAL_MEMORY = 102  # CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED 
 
 
 def device_supports_vmm(device: int = 0) -> bool:
-    """Whether a CUDA device has virtual memory, as JAX's allocator of that name wants it.
+    """Whether a CUDA device has virtual memory, as JAX's allocator of that name needs.
 
-    The driver is asked, not JAX: it may be called before that starts.
+    It asks the driver, not JAX, so it may be called before JAX starts.
 
     Collective: no.  Shapes: none.
     Raises: RuntimeError without a driver, or without such a device.

@@ -14,9 +14,9 @@ from plait.compat.jaxmg import _solvers
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """The mesh, how it splits the matrix, and whether that is whole on all devices as it comes.
+    """The mesh, its split of the matrix, and whether the matrix comes whole on all devices.
 
-    Results are split in this way; those of a whole matrix are whole.
+    Results are split in the same way; those of a whole matrix are whole.
     """
 
     mesh: Any
@@ -31,12 +31,12 @@ class Grid:
 
     @property
     def given(self) -> dict[str, Any]:
-        """What `plait.linalg` is told of the matrix."""
+        """The arguments that tell `plait.linalg` about the matrix."""
         return {"mesh": self.mesh, "spec": None if self.is_whole else self.spec}
 
     @property
     def rows(self) -> P:
-        """The split of right-hand sides that come without one."""
+        """The split of right-hand sides that come without a split."""
         return P(self.spec[0])
 
     def block(self, n: int, T_A: int) -> int:
@@ -45,7 +45,7 @@ class Grid:
 
 
 def known(x: Any) -> NamedSharding | None:
-    """How an array is split, where it or its type says so: traces on Auto axes do not."""
+    """How an array is split, if it or its type says so; traces on Auto axes do not."""
     array = _jax.underlying(x)
     if not isinstance(array, jax.core.Tracer):
         found = getattr(array, "sharding", None)
@@ -112,7 +112,7 @@ def _find_spec(a: Any, mesh: Any, spec: P | None) -> P:
 
 
 def check_tiles(shape: tuple[int, int], grid: Grid, T_A: int, pad: bool, what: str) -> None:
-    """ValueError where an axis cannot be split, or without padding not into whole tiles."""
+    """ValueError if an axis cannot be split, or, without padding, not into whole tiles."""
     if any(n % k for n, k in zip(shape, grid.sizes, strict=True)):
         raise ValueError(
             f"{what} shape {shape} must be divisible by process grid {grid.sizes} before local "
@@ -126,7 +126,7 @@ def check_tiles(shape: tuple[int, int], grid: Grid, T_A: int, pad: bool, what: s
 
 
 def _is_elsewhere(x: Any, mesh: Any) -> bool:
-    """Whether the array says that it is on another mesh than a concrete one."""
+    """Whether the array names a mesh other than this concrete mesh."""
     own = known(x)
     if own is None or not isinstance(mesh, Mesh):
         return False
@@ -134,7 +134,7 @@ def _is_elsewhere(x: Any, mesh: Any) -> bool:
 
 
 def _moved(x: Any, mesh: Mesh, spec: P) -> Any:
-    """The array from another mesh to this one."""
+    """The array, moved from another mesh to this one."""
     to = NamedSharding(mesh, spec)
     if not isinstance(_jax.underlying(x), jax.core.Tracer):
         return jax.device_put(x, to)
@@ -143,7 +143,7 @@ def _moved(x: Any, mesh: Mesh, spec: P) -> Any:
 
 
 def _laid(x: Any, mesh: Any, spec: P) -> Any:
-    """The array split so, unless it is; what a trace on Auto axes has is for the solver to lay."""
+    """The array, split so if it is not yet; a trace on Auto axes is left to the solver."""
     own, is_traced = known(x), isinstance(_jax.underlying(x), jax.core.Tracer)
     names = _mesh.names_of(spec, x.ndim, "matrix_specs")
     if own is not None and _mesh.names_of(own.spec, x.ndim, "matrix_specs") == names:
@@ -171,7 +171,7 @@ def locate(
 
 
 def rhs(b: Any, grid: Grid) -> tuple[Any, P | None]:
-    """Right-hand sides as they are split, and by rows where nothing says that; the spec then."""
+    """Right-hand sides as they are split; by rows if nothing says how, and then that spec."""
     spec = P() if grid.is_whole else grid.rows
     if _is_elsewhere(b, grid.mesh):
         return _moved(b, grid.mesh, spec), spec
@@ -182,7 +182,7 @@ def rhs(b: Any, grid: Grid) -> tuple[Any, P | None]:
 
 @contextlib.contextmanager
 def around(grid: Grid) -> Iterator[None]:
-    """A solver's own mesh in the place of another one of as many devices that a program is in."""
+    """Replaces the mesh around a program by the solver's, if it has as many devices."""
     other = jax.sharding.get_abstract_mesh()
     if other.shape == grid.mesh.shape or other.size != grid.mesh.size:
         yield

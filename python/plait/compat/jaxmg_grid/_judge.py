@@ -1,4 +1,4 @@
-"""What the solvers refuse, with JAXMg's texts, and what they say of failures."""
+"""What the solvers refuse, with JAXMg's texts, and their reports of failures."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from plait.compat.jaxmg_grid._grid import Grid
 
 
 def check(a: Any, T_A: int, name: str, **flags: Any) -> None:
-    """A matrix with a dtype of solvers, a tile, and choices that are made while tracing."""
+    """Checks a matrix of a dtype that solvers have, a tile, and choices made while tracing."""
     if a.ndim != 2:
         raise ValueError(f"{name} expects a rank-2 matrix A.")
     if a.dtype.name not in DTYPES:
@@ -42,7 +42,7 @@ def check_rhs(a: Any, b: Any, name: str) -> None:
 
 
 def check_rhs_tiles(b: Any, grid: Grid, T_A: int, pad: bool, name: str) -> None:
-    """Without padding its columns are split and tiled, too."""
+    """Without padding, the columns of right-hand sides are split and tiled, too."""
     n_rhs, parts = (*b.shape, 1)[1], grid.sizes[1]
     if pad:
         return
@@ -58,32 +58,32 @@ def check_rhs_tiles(b: Any, grid: Grid, T_A: int, pad: bool, name: str) -> None:
 
 
 def judged(x: Any, info: Any, *, n: int) -> tuple:
-    """The result, NaN where something has failed, and what has for each of n devices."""
+    """The result, NaN after a failure, and the status for each of n devices."""
     nan = jnp.full((), jnp.nan, x.dtype)
     return jnp.where(info == 0, x, nan), jnp.full((n,), info, jnp.int32)
 
 
 def finite(values: Any, *, n: int) -> Any:
-    """The status of a decomposition by values that all devices have."""
+    """The status of a decomposition, by values that all devices have."""
     is_finite = jnp.all(jnp.isfinite(jax.lax.stop_gradient(values)))
     return jnp.full((n,), jnp.where(is_finite, 0, 1), jnp.int32)
 
 
 def _finite_parts(x: Any, *, mesh: Any) -> Any:
-    """The same by a result that is split."""
+    """The same, by a result that is split."""
     bad = ~jnp.isfinite(jax.lax.stop_gradient(x))
     n_bad = _redist.sum(bad.astype(jnp.int32), mesh=mesh)
     return jnp.full((mesh.size,), jnp.where(n_bad == 0, 0, 1), jnp.int32)
 
 
 def chosen(*results: tuple[Any, bool]) -> Any:
-    """Those that are wanted; alone without a tuple."""
+    """The results that are wanted; a single one without a tuple."""
     found = tuple(x for x, is_wanted in results if is_wanted)
     return found if len(found) > 1 else found[0]
 
 
 def with_status(results: list, judged: Any, grid: Grid, is_wanted: bool) -> Any:
-    """Results of a decomposition, and whether one of them that is split is finite."""
+    """Results of a decomposition, and the status by whether a split one of them is finite."""
     if is_wanted:
         with _grid.around(grid):
             results = [*results, run(_finite_parts, judged, mesh=grid.mesh)]

@@ -1,7 +1,7 @@
-"""JAXMg's solvers of systems as releases from 1.0 on have them, by `plait.linalg`.
+"""JAXMg's solvers of systems as in releases from 1.0 on, by `plait.linalg`.
 
-``T_A`` is how wide blocks of columns are that Cholesky and LU factors deal out. ``pad`` and
-``donate`` change nothing but what is refused: plait pads nothing, and leaves operands as they were.
+``T_A`` is the width of the blocks of columns that Cholesky and LU factors deal out. ``pad`` and
+``donate`` only change what is refused: plait pads nothing, and leaves operands as they were.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from plait.compat.jaxmg_grid._grid import Grid
 def _located(
     a: Any, b: Any, T_A: int, place: tuple, pad: bool, name: str, is_square: bool
 ) -> tuple:
-    """Matrix and right-hand sides, judged, and the grid."""
+    """Matrix and right-hand sides, checked, and the grid."""
     a, b = jnp.asarray(a), jnp.asarray(b)
     _judge.check(a, T_A, name)
     if is_square:
@@ -31,7 +31,7 @@ def _located(
 
 
 def _solve(factor: Any, a: Any, b: Any, T_A: int, place: tuple, pad: bool, name: str) -> tuple:
-    """By Cholesky or LU factors: those, the solution, the status, and the grid."""
+    """Solves by Cholesky or LU factors; returns those, the solution, the status, and the grid."""
     a, b, grid = _located(a, b, T_A, place, pad, name, is_square=True)
     with _grid.around(grid):
         b, spec = _grid.rhs(b, grid)
@@ -53,9 +53,9 @@ def potrs(
     pad: bool = True,
     donate: bool = True,
 ) -> Any:
-    """Solve a x = b with a Hermitian positive definite matrix, of which the lower triangle is read.
+    """Solve a x = b with a Hermitian positive definite matrix, reading only the lower triangle.
 
-    Returns x, split as b, and where asked for log det a, and a status: int32 for each device, 0, or
+    Returns x, split as b. On request, it adds log det a, and a status: int32 for each device, 0, or
     the order of the leading minor that is not positive definite; then all else is NaN.
 
     Collective: over the mesh, in program order.
@@ -80,7 +80,7 @@ def potrs(
 
 
 def _logdet(f: Any, grid: Grid, is_wanted: bool) -> list[tuple[Any, bool]]:
-    """The log det of a factor, as `_judge.chosen` takes it."""
+    """The log det of a factor, in the form that `_judge.chosen` takes."""
     if not is_wanted:
         return []
     with _grid.around(grid):
@@ -100,7 +100,7 @@ def potrs_shardmap_ctx(
 ) -> tuple[Array, ...]:
     """`potrs` with the operand before its results: (a, x, status) or (a, x, logdet, status).
 
-    JAXMg gives what it has made of a, so that an outer ``jax.jit`` may donate it.
+    JAXMg returns what it has made of a, so that an outer ``jax.jit`` may donate it.
 
     Collective, Shapes, Raises, Adjoint, Source: as `potrs`.
     """
@@ -123,7 +123,7 @@ def lu_solve(
 ) -> Any:
     """Solve a x = b with any square matrix, by LU factors with partial pivoting.
 
-    Returns x, split as b, and where asked for a status: int32 for each device, 0, or the order of
+    Returns x, split as b. On request, it adds a status: int32 for each device, 0, or the order of
     the first pivot that is zero or not finite; then x is NaN.
 
     Collective: over the mesh, in program order.
@@ -174,10 +174,10 @@ def least_squares(
     pad: bool = True,
     donate: bool = True,
 ) -> Any:
-    """The x of least ‖a x - b‖ for a matrix of full rank with M ≥ N, by QR factors.
+    """The x with the least ‖a x - b‖ for a matrix of full rank with M ≥ N, by QR factors.
 
-    Returns x, split as b along the axes whose extents the mesh divides, and where asked for a
-    status: int32 for each device, 0, or 1 where x is not finite.
+    Returns x, split as b along the axes whose extents the mesh divides. On request, it adds a
+    status: int32 for each device, 0, or 1 if x is not finite.
 
     Collective: over the mesh, in program order.
     Shapes: (M, N) and (M,) or (M, K) to (N,) or (N, K), and (devices,).
@@ -209,7 +209,7 @@ def least_squares_shardmap_ctx(
 
 
 def _begun(x: Any, shape: tuple[int, ...], grid: Grid) -> Any:
-    """An array of this shape that begins with x."""
+    """An array of this shape that starts with x."""
     with _grid.around(grid):
         x, place = _mesh.locate(x, grid.mesh, None, "least_squares", is_any_size=True)
         to = fitted(place.mesh, place.spec, shape)

@@ -1,4 +1,4 @@
-"""JAXMg's utilities that releases from 1.0 on still have."""
+"""JAXMg's utilities that exist in releases from 1.0 on."""
 
 from plait.compat.jaxmg.utils import JaxMgWarning as JaxMgWarning
 from plait.compat.jaxmg.utils import get_mesh_and_spec_from_array as get_mesh_and_spec_from_array

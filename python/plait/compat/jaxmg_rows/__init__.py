@@ -1,6 +1,6 @@
 """The functions of JAXMg 0.0.2 to 0.0.9, where matrices are split by rows, ``P(axis, None)``.
 
-``from plait.compat import jaxmg_rows as jaxmg`` in place of ``import jaxmg``.
+Use ``from plait.compat import jaxmg_rows as jaxmg`` in place of ``import jaxmg``.
 """
 
 from plait.compat.jaxmg import calculate_padding as calculate_padding

@@ -1,10 +1,10 @@
 """The functions of mpi4jax up to 0.7: every operation takes a token and returns one.
 
-``from plait.compat import mpi4jax_tokens as mpi4jax`` in place of ``import mpi4jax``.
-Everything returns ``(result, token)``; send and barrier return the token alone. Operations run
-in the order of the program, which is one of those that the tokens allow, and run also where
-their token is dropped, as there. Gradients and environment as in ``plait.compat.mpi4jax``.
-``notoken`` (0.7) and ``experimental`` (up to 0.6) are there, too.
+Use ``from plait.compat import mpi4jax_tokens as mpi4jax`` in place of ``import mpi4jax``.
+Everything returns ``(result, token)``; send and barrier return only the token. Operations run in
+program order, which is one of the orders that the tokens allow. As in mpi4jax, they run even if
+their token is dropped. Gradients and environment are as in ``plait.compat.mpi4jax``. ``notoken``
+(0.7) and ``experimental`` (up to 0.6) are here, too.
 """
 
 from collections.abc import Callable
@@ -21,13 +21,13 @@ from plait.compat.mpi4jax import set_logging as set_logging
 from plait.compat.mpi4jax_tokens import experimental as experimental
 from plait.compat.mpi4jax_tokens import notoken as notoken
 
-__version__ = "0.7.2"  # whose interface this is
+__version__ = "0.7.2"  # the release with this interface
 
 _WITHOUT_RESULT = (plait.send, plait.barrier)
 
 
 def _token(given: Any, name: str) -> Any:
-    """A fresh token for None; arrays and those of jax.lax.create_token stay what they are."""
+    """A fresh token for None; arrays, and tokens of jax.lax.create_token, stay as they are."""
     if given is None:
         return plait.create_token()
     if not hasattr(given, "dtype"):

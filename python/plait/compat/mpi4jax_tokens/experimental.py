@@ -6,7 +6,7 @@ from plait.compat.mpi4jax_tokens import notoken as notoken
 
 
 def auto_tokenize(f: Callable) -> Callable:
-    """Return ``f`` itself: operations run in the order of the program whatever their tokens.
+    """Return ``f`` itself: operations run in program order, whatever their tokens.
 
     Collective: no.  Shapes: any.  Raises: nothing.  Adjoint: that of ``f``.
     Source: mpi4jax 0.3 to 0.6.

@@ -1,4 +1,4 @@
-"""mpi4jax.notoken of 0.7, and mpi4jax.experimental.notoken of 0.5 and 0.6: order by the program."""
+"""mpi4jax.notoken of 0.7, and mpi4jax.experimental.notoken of 0.5 and 0.6: program order."""
 
 from plait.compat.mpi4jax import allgather as allgather
 from plait.compat.mpi4jax import allreduce as allreduce
