@@ -43,8 +43,8 @@ static inline int64_t draw_strides(random_t *r, const plait_box_copy_t *box,
     return extent;
 }
 
-/* Some dimensions of one side backwards, or with may_repeat at one place all the time. Returns the
- * bytes from the lowest row to row (0, 0, ...). */
+/* Turns some dimensions of one side backwards; with may_repeat, some get a stride of 0. Returns the bytes from
+ * the lowest row to row (0, 0, ...). */
 static inline int64_t turn_strides(random_t *r, const plait_box_copy_t *box,
                                    bool may_repeat, int64_t stride[])
 {

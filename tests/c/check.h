@@ -32,7 +32,7 @@ static inline void check_good(plait_status_t status)
     CHECK(status == PLAIT_OK, "%s", plait_error_text());
 }
 
-/* What was refused: how, and a part of the text. */
+/* Checks the status and a part of the text of a refusal. */
 static inline void check_refused(plait_status_t status, plait_status_t expected,
                                  const char *part)
 {
@@ -40,14 +40,14 @@ static inline void check_refused(plait_status_t status, plait_status_t expected,
     CHECK(strstr(plait_error_text(), part) != NULL, "no '%s' in the text", part);
 }
 
-/* What clang says of itself, and newer gccs. */
+/* clang announces its sanitizers, and so do newer gccs. */
 #if defined(__has_feature)
 #define HAS_FEATURE(_x) __has_feature(_x)
 #else
 #define HAS_FEATURE(_x) 0
 #endif
 
-/* Whether ThreadSanitizer looks at this program: what one thread does alone is of no use to it. */
+/* Whether ThreadSanitizer checks this program. Work of a single thread tells it nothing. */
 static inline bool finds_races(void)
 {
 #if defined(__SANITIZE_THREAD__) || HAS_FEATURE(thread_sanitizer)
@@ -57,7 +57,7 @@ static inline bool finds_races(void)
 #endif
 }
 
-/* Whether some sanitizer does. */
+/* Whether any sanitizer checks this program. */
 static inline bool is_sanitized(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || HAS_FEATURE(address_sanitizer)
@@ -73,7 +73,7 @@ static inline bool is_quick(void)
     return getenv("PLAIT_TEST_QUICK") != NULL;
 }
 
-/* Pseudo-random numbers that any rank can make: value of index i in [-0.5, 0.5). */
+/* Pseudo-random numbers that any rank can compute: value of index i in [-0.5, 0.5). */
 static inline double sample(uint64_t seed, uint64_t i)
 {
     uint64_t x =
@@ -85,7 +85,7 @@ static inline double sample(uint64_t seed, uint64_t i)
     return (double)(x >> 11) * 0x1p-53 - 0.5;
 }
 
-/* What is allocated, when threads that nobody waits for have ended: for up to ten seconds. */
+/* The allocation balance once threads that nobody waits for have ended; waits up to ten seconds. */
 static inline int64_t balance_at_last(int64_t expected)
 {
     const struct timespec nap = {.tv_nsec = 1000000};
@@ -96,8 +96,7 @@ static inline int64_t balance_at_last(int64_t expected)
     return plait_alloc_balance();
 }
 
-/* The program's last line, and its exit code; also fails on a leak, but for what is kept because it has
- * to be. */
+/* Prints the program's last line and returns its exit code. A leak fails, too, unless memory has to be kept. */
 static inline int report_but(const char *name, bool is_kept)
 {
     int64_t balance = is_kept ? plait_alloc_balance() : balance_at_last(0);

@@ -41,7 +41,7 @@ import_t *check_device_import(state_t *s, const void *memory)
     return found;
 }
 
-/* Whether a block is shown, and as what. */
+/* Whether a block is shown, as plain or as virtual memory. */
 static bool is_shown_as(const state_t *s, const block_t *b, bool is_virtual)
 {
     const bool has_virtual = s->refusal == CHECK_DEVICE_SHOWS_VIRTUAL ||
@@ -86,7 +86,7 @@ done:
     return status;
 }
 
-/* The caller's when it is returned: of what another process has. */
+/* Maps the arena of another process; the caller owns the mapping. */
 static char *map_arena(const handle_t *handle)
 {
     char path[64];

@@ -1,5 +1,5 @@
-/* What check devices do as one, on the gathered matrix: eigenvalues by LAPACK, Cholesky factors and what is
- * made of them by loops. The caller's thread does it at once: so it sees whatever a stream has not come to. */
+/* Joint calls of check devices, on the gathered matrix: eigenvalues by LAPACK, Cholesky factors and results
+ * from them by loops. The caller's thread computes at once, so it sees whatever a stream has not done yet. */
 #include "base/alloc.h"
 #include "base/status.h"
 #include "check_device_parts.h"
@@ -28,7 +28,7 @@ static plait_dealt_t deal_of(const plait_joint_problem_t *h)
                            .dtype = h->dtype};
 }
 
-/* Of the right-hand side. */
+/* The layout of the right-hand side. */
 static plait_dealt_t deal_of_rhs(const plait_joint_problem_t *h)
 {
     plait_dealt_t d = deal_of(h);
@@ -84,7 +84,7 @@ done:
     return status;
 }
 
-/* What the library may take for granted. */
+/* Checks what the library takes for granted. */
 static void judge(const plait_joint_problem_t *h, int64_t work_bytes, void *const a[],
                   void *const b[], void *const work[], const void *w)
 {
@@ -115,7 +115,7 @@ static void judge(const plait_joint_problem_t *h, int64_t work_bytes, void *cons
     }
 }
 
-/* Columns between the devices and a matrix that is whole. */
+/* Moves columns between the devices and a whole matrix. */
 static void transfer(const plait_dealt_t *d, char *const view[], char *whole,
                      bool is_back)
 {
@@ -164,7 +164,7 @@ static void put_numbers(plait_dtype_t dtype, int64_t n, const double complex *z,
     }
 }
 
-/* potrf, potri or, of b, potrs. */
+/* potrf, potri or, with b, potrs. */
 static int64_t by_loop(const plait_joint_problem_t *h, void *a, void *b)
 {
     const int64_t n = h->n, n_all = n * n;
@@ -190,7 +190,7 @@ static int64_t by_loop(const plait_joint_problem_t *h, void *a, void *b)
     return info;
 }
 
-/* What is behind the columns is the library's; so is everything where it finds none. */
+/* Overwrites the memory behind the columns, which is the library's; all memory if the library finds nothing. */
 static void spoil(const plait_dealt_t *d, char *const view[], bool is_all)
 {
     const int64_t ld = plait_dealt_ld_bytes(d);
@@ -202,7 +202,7 @@ static void spoil(const plait_dealt_t *d, char *const view[], bool is_all)
     }
 }
 
-/* A factor that is read, or a matrix and its result. */
+/* Reads a factor, or replaces a matrix by its result. */
 static int64_t work_on(const plait_joint_problem_t *h, char *const a[], char *const b[],
                        void *w)
 {

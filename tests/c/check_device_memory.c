@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum { GUARD_BYTES = 256, GUARD = 0x6b, GIVEN = 0xdd };
-/* Pages that are touched count alone. */
+/* Only touched pages count. */
 const int64_t check_device_arena_bytes = INT64_C(1) << 28;
 
 static bool is_in_arena(const state_t *s, const void *p)
@@ -73,7 +73,7 @@ void check_device_need_live(plait_device_t *device, const char *what, const void
     unlock(device);
 }
 
-/* Under the lock: the lowest place where so much is free. */
+/* Under the lock: the lowest place with so many free bytes. */
 static int64_t find_room(const state_t *s, int64_t n_bytes)
 {
     int64_t at = GUARD_BYTES;
@@ -201,7 +201,7 @@ done:
     return status;
 }
 
-/* What copies under way still read or write is not freed, but overwritten. */
+/* The memory is overwritten but not freed: copies under way may still read or write it. */
 void check_device_host_give(plait_device_t *device, void *host)
 {
     state_t *s = state_of(device);
@@ -279,7 +279,7 @@ void check_device_give(plait_device_t *device, plait_stream_t stream, void *memo
     }
 }
 
-/* The memory's two faces. */
+/* Maps the two views of the memory. */
 void check_device_map(state_t *s)
 {
     const size_t n = (size_t)arena_and_numbers();

@@ -1,5 +1,5 @@
-/* The check device inside: what its parts, the device (check_device.c), its memory, its streams and
- * their work, want of each other, and their functions of the table. */
+/* Inside the check device: what its parts need of each other. The parts are the device (check_device.c), its
+ * memory, its streams and their work; each also has functions of the table. */
 #ifndef PLAIT_TESTS_CHECK_DEVICE_PARTS_H
 #define PLAIT_TESTS_CHECK_DEVICE_PARTS_H
 
@@ -7,7 +7,7 @@
 
 #include <stddef.h>
 
-/* At the begin of each call that may fail; of one that may be outside enter and leave. */
+/* Called at the begin of each call that may fail; the second one for calls allowed outside enter and leave. */
 plait_status_t check_device_count_call(plait_device_t *device, const char *what);
 plait_status_t check_device_count_free_call(plait_device_t *device, const char *what);
 void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_up,
@@ -16,12 +16,13 @@ void check_device_count_bytes(plait_device_t *device, int64_t n_down, int64_t n_
 void check_device_fault(plait_device_t *device, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The one that this thread is inside of; NULL. */
+/* The device that this thread is inside of, or NULL. */
 plait_device_t *check_device_current(void);
 
-/* For another process, or thread: where memory of the device is. It is not a call that may fail. */
+/* Tells another process, or thread, where memory of the device is. Not a call that may fail. */
 plait_device_handle_t check_device_show(plait_device_t *device, const void *memory);
-/* Where this process reads and writes it, until it is closed; NULL: the other one is no more. */
+/* The address at which this process reads and writes it, until it is closed; NULL: the other process has
+ * ended. */
 char *check_device_open_shown(const plait_device_handle_t *handle);
 void check_device_close_shown(const plait_device_handle_t *handle, char *view);
 
@@ -31,10 +32,10 @@ void check_device_need_live(plait_device_t *device, const char *what, const void
 void check_device_need_pinned(plait_device_t *device, const void *host,
                               int64_t n_bytes);
 
-/* Whether there has been such a mark; there is one then. */
+/* Whether the mark existed before; it exists afterwards. */
 bool check_device_mark(plait_device_t *device, uint64_t mark);
 
-/* A copy of the argument goes with the work. */
+/* The work gets a copy of the argument. */
 void check_device_enqueue(plait_stream_t to, void (*run)(plait_device_t *, void *),
                           const void *argument, size_t n_bytes);
 

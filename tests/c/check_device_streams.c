@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One thing to do; `argument` is freed with it. */
+/* A piece of work; `argument` is freed with it. */
 typedef struct work {
     void (*run)(plait_device_t *device, void *argument);
     void *argument;
@@ -30,7 +30,7 @@ struct stream {
     uint64_t random;
 };
 
-/* In memory that processes share: of an event that was shown. */
+/* The state of an event that was shown, in memory that processes share. */
 typedef struct {
     _Atomic int64_t n_recorded, n_fired;
     int32_t pid; /* that records it */
@@ -50,7 +50,7 @@ static uint64_t next_random(uint64_t *state)
     return *state >> 33;
 }
 
-/* Late, now and then very. */
+/* Delays work, now and then for long. */
 static void dawdle(stream_t *stream)
 {
     uint64_t r = next_random(&stream->random);
@@ -263,7 +263,7 @@ static void run_fire(plait_device_t *by, void *argument)
     (void)by;
 }
 
-/* Of another process: until it has come, or nobody is there any more who could bring it. */
+/* An event of another process: waits until it has fired, or until that process has gone. */
 static void wait_for_board(const board_t *board, int64_t number)
 {
     const struct timespec nap = {.tv_nsec = 20000};
@@ -273,7 +273,7 @@ static void wait_for_board(const board_t *board, int64_t number)
     }
 }
 
-/* On a stream of any device. */
+/* Runs on a stream of any device. */
 static void run_wait(plait_device_t *by, void *argument)
 {
     const mark_t *mark = argument;

@@ -45,7 +45,7 @@ static void judge(const plait_device_tile_t *t, int64_t found, int64_t n)
     *t->info = (*t->info == 0 && found > 0) ? (int32_t)(t->row + found) : *t->info;
 }
 
-/* Above the diagonal nothing is written: some libraries do. */
+/* Writes nothing above the diagonal, though some libraries do. */
 static void run_potrf(const plait_device_tile_t *t)
 {
     judge(t, plait_blas_potrf(t->dtype, 'L', t->n, t->c, t->ldc), t->n);
@@ -76,7 +76,7 @@ static void run_laswp(const plait_device_tile_t *t)
     plait_free(pivots);
 }
 
-/* Asks for its workspaces, then has them from `fill`. */
+/* Asks for its workspaces, then gets them from `fill`. */
 typedef int64_t (*lapack_t)(const plait_device_tile_t *t, plait_blas_work_t *work);
 
 static int64_t with_work(const plait_device_tile_t *t, lapack_t call)
@@ -256,7 +256,7 @@ done:
     return status;
 }
 
-/* n_rows of n_columns of a matrix; as it is seen by the device. */
+/* Checks n_rows x n_columns of a matrix; returns its address for the device. */
 static void *need_matrix(plait_device_t *device, const char *what, const void *x,
                          int64_t n_rows, int64_t n_columns, int64_t ld,
                          plait_dtype_t dtype)
@@ -288,7 +288,7 @@ static void *need_extra(plait_device_t *device, const plait_device_tile_t *t)
     return check_device_view(device, t->extra);
 }
 
-/* With all operands where the device sees them. */
+/* The tile with the addresses that the device uses. */
 static plait_device_tile_t viewed(plait_device_t *device, const plait_device_tile_t *t)
 {
     plait_device_tile_t v = *t;

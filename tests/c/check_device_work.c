@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* Up to here what is done is done as soon as it can be. */
+/* Copies up to this size are done as soon as possible. */
 enum { PIECES_MAX = 64, SMALL_BYTES = 32 << 10 };
 
 /* ------------------------------------------------------------------ bytes */
@@ -20,7 +20,7 @@ typedef struct {
     int64_t n_bytes;
 } copy_t;
 
-/* Where a wait has failed, host memory is given back (and overwritten) while its copy goes on. */
+/* After a wait has failed, host memory is given back (and overwritten) while its copy goes on. */
 static void run_copy(plait_device_t *device, void *argument)
 {
     const copy_t *copy = argument;
@@ -30,7 +30,7 @@ static void run_copy(plait_device_t *device, void *argument)
     unlock(device);
 }
 
-/* Longer than what nobody has ordered behind it, or a message, is late itself. */
+/* Sleeps for longer than unordered work, or a message, can be late itself. */
 static void run_rise(plait_device_t *device, void *argument)
 {
     const copy_t *copy = argument;
@@ -90,7 +90,7 @@ void check_device_arrive(plait_device_t *device, void *memory, const void *data,
     check_device_enqueue(check_device_stream(device), run_arrive, &copy, sizeof(copy));
 }
 
-/* From memory that may be another process's. */
+/* A copy from memory that may belong to another process. */
 typedef struct {
     copy_t copy;
     plait_device_t *source;
@@ -146,7 +146,7 @@ static void run_box(plait_device_t *device, void *argument)
     }
 }
 
-/* All bytes of one side of a box are the device's. */
+/* Checks that all bytes of one side of a box belong to the device. */
 static void need_box(plait_device_t *device, const char *base, const int64_t stride[],
                      const plait_box_copy_t *box)
 {
@@ -353,7 +353,7 @@ static void store(const side_t *s, void *data, int64_t at, double complex v)
     }
 }
 
-/* By definition, in long double. */
+/* By the definition, in long double. */
 static void run_fft(plait_device_t *device, void *argument)
 {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of dft.h's roots */
@@ -416,8 +416,8 @@ static int64_t work_bytes_of(const plait_device_fft_t *f)
     return 8 * f->n[0] + 24;
 }
 
-/* As libraries have it: to complex numbers forward, to real ones backward, not in place, and both sides
- * begin where a complex number may. */
+/* As in libraries: to complex numbers forward, to real numbers backward, not in place; both sides are aligned
+ * for complex numbers. */
 plait_status_t check_device_fft_plan(plait_device_t *device,
                                      const plait_device_fft_t *fft,
                                      int64_t *work_bytes_p)

@@ -1,4 +1,4 @@
-/* The Cholesky factorization of stand-ins that take several devices for one, and what is made of it. */
+/* Cholesky factorization, solution and inverse, for stand-ins that take several devices for one. */
 #ifndef PLAIT_TESTS_CHOLESKY_H
 #define PLAIT_TESTS_CHOLESKY_H
 
@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdint.h>
 
-/* L of the n x n matrix in its lower triangle, column-major; the order of the minor that is not positive, or 0.
- * What is not a number passes, as some libraries have it, and what is above the diagonal is lost. */
+/* L of the n x n matrix in its lower triangle, column-major. Returns the order of the minor that is not
+ * positive, or 0. NaN passes, as in some libraries, and what is above the diagonal is lost. */
 static inline int32_t cholesky_passing(int64_t n, double complex *m)
 {
     int64_t k = 0;
@@ -53,7 +53,7 @@ static inline void cholesky_solve(int64_t n, const double complex *l, double com
     }
 }
 
-/* The lower triangle of (L L^H)^-1, column by column to x, and NaN above it; the number of a diagonal
+/* The lower triangle of (L L^H)^-1 to x, column by column, and NaN above it. Returns the number of a diagonal
  * element that is 0, or 0. */
 static inline int32_t cholesky_invert(int64_t n, const double complex *l,
                                       double complex *x)

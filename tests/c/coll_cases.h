@@ -11,14 +11,14 @@
 
 enum { CASE_MAX_P = 32, GUARD = 64 };
 
-/* Byte i of what a rank gives; no two ranks' are alike, nor two chunks that are 64 KiB apart. */
+/* Byte i that a rank gives. No two ranks have the same bytes, nor do chunks that are 64 KiB apart. */
 static inline char byte_at(int rank, int64_t i)
 {
     return (char)(rank * 89 + i * 31 + (i >> 8) * 7 + (i >> 16) * 13 + 1);
 }
 
-/* Bytes [from, from + n) of what a rank gives. Rows of 256 bytes are one and the same row, begun elsewhere
- * (31 * 223 = 1 mod 256): whole copies, which sanitizers look at faster than at bytes. */
+/* Bytes [from, from + n) that a rank gives. Rows of 256 bytes are the same row, begun at different places (31
+ * * 223 = 1 mod 256). So they are made by whole copies, which sanitizers check faster than single bytes. */
 static inline void fill(char *to, int64_t n, int rank, int64_t from)
 {
     enum { ROW = 256, INVERSE = 223 };
@@ -58,7 +58,7 @@ static inline case_t case_begin(int rank, int64_t n_x, int64_t n_y)
     return c;
 }
 
-/* Bytes [at, at + n) of the result come from byte `from` on of a rank's operand. */
+/* Bytes [at, at + n) of the result come from a rank's operand, from its byte `from` on. */
 static inline void expect(case_t *c, int64_t at, int64_t n, int rank, int64_t from)
 {
     fill(c->want + at, n, rank, from);
@@ -184,8 +184,8 @@ static inline void case_alltoallv(plait_comm_t *comm, plait_dtype_t dtype,
 
 /* ---- routes ---- */
 
-/* Two blocks in, three out: block 1 to the right neighbour's block 2, block 0 to the left
- * one's block 0 except at the ends of the line; block 1 of every result is zero. */
+/* Two blocks in, three out. Block 1 goes to the right neighbour's block 2, block 0 to the left neighbour's
+ * block 0, except at the ends of the line. Block 1 of every result is zero. */
 static inline void case_route(plait_comm_t *comm, plait_dtype_t dtype, int64_t n)
 {
     int me = plait_comm_rank(comm);
@@ -227,7 +227,7 @@ static inline void case_route(plait_comm_t *comm, plait_dtype_t dtype, int64_t n
 
 /* ---- reductions ---- */
 
-/* Element i of the reduction over ranks [first, end) goes to place k of `to`. */
+/* Puts element i of the reduction over ranks [first, end) at place k of `to`. */
 static inline void put_reduced(plait_reduce_t op, plait_dtype_t dtype, int first,
                                int end, int64_t i, char *to, int64_t k)
 {
@@ -346,9 +346,8 @@ static inline void case_movement(plait_comm_t *comm, plait_dtype_t dtype, int64_
     case_route(comm, dtype, n);
 }
 
-/* Every dtype, and every reduction that it has, or one of n_parts parts of these pairs; then sizes on
- * both sides of each switch: the largest is collected in several stretches where there is no direct
- * access. */
+/* Every dtype with every reduction that it has, or one of n_parts parts of these pairs; then sizes on both
+ * sides of each switch. Without direct access the largest size is collected in several stretches. */
 static inline void case_part(plait_comm_t *comm, int part, int n_parts)
 {
     static const int64_t sizes[] = {0, 1, 500, 9001, 140001};
@@ -380,7 +379,7 @@ static inline void case_all(plait_comm_t *comm)
 
 /* ---- matched transfers ---- */
 
-/* All send first and receive then: what fits a buffer does not wait. */
+/* All ranks send first and then receive: a message that fits a buffer does not wait. */
 static inline void case_send_first(plait_comm_t *comm, int64_t n_bytes)
 {
     int me = plait_comm_rank(comm);
@@ -390,7 +389,7 @@ static inline void case_send_first(plait_comm_t *comm, int64_t n_bytes)
 
     CHECK(plait_send(comm, (me + 1) % size, 7, PLAIT_U8, n_bytes, c.x) == PLAIT_OK,
           "send of %lld", (long long)n_bytes);
-    for (int64_t i = 0; i < n_bytes; i++) { /* it was copied */
+    for (int64_t i = 0; i < n_bytes; i++) { /* the message was copied */
         ((char *)c.x)[i] = 0;
     }
     expect(&c, 0, n_bytes, left, 0);
@@ -398,8 +397,8 @@ static inline void case_send_first(plait_comm_t *comm, int64_t n_bytes)
              n_bytes);
 }
 
-/* Rank 0 sends many, long ones among them, with two tags; rank 1 takes the tags one after
- * the other: each tag in order. */
+/* Rank 0 sends many messages with two tags, some of them long. Rank 1 takes one tag after the other; each tag
+ * is in order. */
 static inline void case_order(plait_comm_t *comm)
 {
     enum { N = 40 };
@@ -408,7 +407,7 @@ static inline void case_order(plait_comm_t *comm)
 
     for (int i = 0; i < N && me == 0; i++) {
         data[0] = i;
-        /* the longest wait for their receiver, so they have the tag that is taken first */
+        /* the longest messages wait for their receiver, so they have the tag that is taken first */
         int64_t n = (i % 10 == 8) ? 20000 : 1 + 100 * (i % 7);
         CHECK(plait_send(comm, 1, i % 2, PLAIT_S64, n, data) == PLAIT_OK, "send %d", i);
     }
@@ -427,8 +426,8 @@ static inline void case_order(plait_comm_t *comm)
     plait_free(data);
 }
 
-/* A message that the receiver refuses: it learns at once, the sender at a later operation,
- * once, and that operation was carried out. n_bytes: of a buffered send. */
+/* A message that the receiver refuses. The receiver learns at once, the sender once at a later operation,
+ * which is carried out all the same. n_bytes: of a buffered send. */
 static inline void case_refusal(plait_comm_t *comm, int64_t n_bytes)
 {
     int me = plait_comm_rank(comm);
@@ -438,14 +437,14 @@ static inline void case_refusal(plait_comm_t *comm, int64_t n_bytes)
     int n_refused = 0;
     plait_status_t status = PLAIT_OK;
 
-    if (me == 0) { /* the receiver may be so fast that this call knows already */
+    if (me == 0) { /* a fast receiver may have refused before this call */
         status = plait_send(comm, 1, 3, PLAIT_U8, n_bytes, x);
         n_refused += status == PLAIT_ERR_TRUNCATION;
     } else if (me == 1) {
         status = plait_recv(comm, 0, 3, PLAIT_U8, n_bytes - 1, x, NULL);
         CHECK(status == PLAIT_ERR_TRUNCATION, "recv of too much");
     }
-    for (int i = 0; i < 50; i++) { /* the answer may take some of them */
+    for (int i = 0; i < 50; i++) { /* the answer may take some rounds */
         sum = 0;
         status = plait_allreduce(comm, PLAIT_SUM, PLAIT_S64, 1, &one, &sum);
         n_refused += status == PLAIT_ERR_TRUNCATION;
@@ -465,7 +464,7 @@ static inline void case_refusal(plait_comm_t *comm, int64_t n_bytes)
     plait_free(x);
 }
 
-/* More than the buffers hold: the sender waits for room, nothing is lost. */
+/* More messages than the buffers hold: the sender waits for room, and nothing is lost. */
 static inline void case_flood(plait_comm_t *comm)
 {
     enum { N = 400, BYTES = PLAIT_SEND_BYTES };
@@ -511,7 +510,8 @@ static inline void case_matched(plait_comm_t *comm)
     }
 }
 
-/* What ranks have in common fails alike, a rank that cannot is waited for, and nothing is left of it. */
+/* Parameters that all ranks share fail on all alike. A rank that cannot go on is waited for, and nothing of
+ * the failure remains. */
 static inline void case_mismatch(plait_comm_t *comm)
 {
     double x[4] = {1};

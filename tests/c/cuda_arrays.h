@@ -1,4 +1,4 @@
-/* A CUDA device, and arrays on it beside what they should be, for the tests of its table. */
+/* A CUDA device, and arrays on it beside their expected contents, for the tests of its table. */
 #ifndef PLAIT_TESTS_CUDA_ARRAYS_H
 #define PLAIT_TESTS_CUDA_ARRAYS_H
 
@@ -14,7 +14,7 @@ typedef struct {
     plait_device_t *device;
     const plait_device_table_t *call;
     plait_stream_t stream;
-    bool is_host; /* a stand-in: small problems */
+    bool is_host; /* a stand-in, so problems are small */
 } machine_t;
 
 enum { SKIPPED = 77 };
@@ -24,7 +24,7 @@ static inline void good(plait_status_t status, const char *what)
     CHECK(status == PLAIT_OK, "%s", what);
 }
 
-/* Not open yet. With the argument `host` CUDA's libraries are stand-ins. */
+/* A machine that is not open yet. With the argument `host` CUDA's libraries are stand-ins. */
 static inline machine_t machine_of(int n_arguments, char **arguments)
 {
     const machine_t m = {.is_host =
@@ -33,7 +33,7 @@ static inline machine_t machine_of(int n_arguments, char **arguments)
     return m;
 }
 
-/* False, with the reason in words: there is no device. */
+/* False: there is no device; the reason is printed. */
 static inline bool machine_open(machine_t *m)
 {
     const bool is_there = plait_cuda_device(0, &m->device) != PLAIT_ERR_UNSUPPORTED;
@@ -83,7 +83,7 @@ static inline void array_destroy(const machine_t *m, array_t *a)
     *a = (array_t){.n_bytes = 0};
 }
 
-/* The pinned bytes become the device's and what is expected. */
+/* Copies the pinned bytes to the device and to the expected ones. */
 static inline void array_put(const machine_t *m, array_t *a)
 {
     memcpy(a->expected, a->pinned, (size_t)a->n_bytes);
@@ -106,7 +106,7 @@ static inline bool array_is_expected(const machine_t *m, array_t *a)
     return memcmp(a->pinned, a->expected, (size_t)a->n_bytes) == 0;
 }
 
-/* Noise whose period, a prime, no stride repeats. */
+/* Noise with a prime period, which no stride repeats. */
 static inline void array_fill(array_t *a, random_t *r)
 {
     enum { PERIOD = 65537 };

@@ -1,5 +1,5 @@
-/* Matrices on a CUDA device beside what they were, and tiles run on them, for the tests of what it does
- * with matrices. */
+/* Matrices on a CUDA device beside their earlier contents, and tiles run on them, for the tests of work on
+ * matrices. */
 #ifndef PLAIT_TESTS_CUDA_MATRICES_H
 #define PLAIT_TESTS_CUDA_MATRICES_H
 
@@ -39,7 +39,7 @@ static inline void set(matrix_t *x, int64_t i, int64_t j, double complex z)
     plait_scalar_put(x->dtype, x->a.pinned, place(x, i, j), z);
 }
 
-/* Noise everywhere, also between columns. */
+/* Noise everywhere, even between columns. */
 static inline matrix_t create(const machine_t *m, plait_dtype_t dtype, int64_t n_rows,
                               int64_t n_columns, uint64_t seed)
 {
@@ -59,7 +59,7 @@ static inline void set_all(const machine_t *m, matrix_t *x)
     array_put(m, &x->a);
 }
 
-/* Whether nothing has changed between the columns, nor, with `below`, above the diagonal. */
+/* Checks that nothing has changed between the columns and, with `below`, above the diagonal. */
 static inline void check_kept(const matrix_t *x, bool below, const char *what)
 {
     bool is_kept = true;
@@ -75,7 +75,7 @@ static inline void check_kept(const matrix_t *x, bool below, const char *what)
           plait_dtype_name(x->dtype));
 }
 
-/* The tile with its work memory, of which it has no more than it asked for. */
+/* Runs the tile with no more work memory than it asked for. */
 static inline void run(const machine_t *m, const plait_device_tile_t *tile,
                        const char *what)
 {

@@ -1,4 +1,4 @@
-/* Stand-ins of CUDA's libraries, where the argument `host` asks for them. */
+/* Stand-ins of CUDA's libraries, used if the argument `host` asks for them. */
 #ifndef PLAIT_TESTS_CUDA_STAND_IN_H
 #define PLAIT_TESTS_CUDA_STAND_IN_H
 
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whether they were asked for; then they are those of the folder, with so many devices. */
+/* Whether stand-ins were asked for. If so, the folder's are used, with that many devices. */
 static inline bool cuda_stands_in(int n_arguments, char **arguments, const char *folder,
                                   const char *n_devices)
 {

@@ -1,5 +1,5 @@
-/* For tests of dense operations: matrices of any dtype as double complex, dealt out and gathered,
- * and plans of operations run by threads or proven on shadow memory. */
+/* For tests of dense operations: matrices of any dtype as double complex, dealt out and gathered, and plans of
+ * operations that threads run or that are proven on shadow memory. */
 #ifndef PLAIT_TESTS_DEALT_H
 #define PLAIT_TESTS_DEALT_H
 
@@ -20,17 +20,17 @@ static const plait_dtype_t dealt_dtypes[] = {PLAIT_F32, PLAIT_F64, PLAIT_C64,
 static const plait_direct_t dealt_directs[] = {PLAIT_DIRECT_POINTER, PLAIT_DIRECT_READ,
                                                PLAIT_DIRECT_NONE};
 
-/* One operand or result. A matrix, dealt out; or n replicated elements (is_replicated), gathered
- * from rank `take`. whole is column-major, m x n. */
+/* One operand or result: a dealt matrix, or n replicated elements (is_replicated), gathered from rank `take`.
+ * whole is column-major, m x n. */
 typedef struct {
     plait_dealt_t d;
     bool is_replicated;
-    bool is_whole;       /* a matrix that all ranks have, dealt out to one of them */
-    plait_dtype_t dtype; /* of a replicated one */
+    bool is_whole;       /* a matrix that all ranks have, dealt out to one rank */
+    plait_dtype_t dtype; /* of a replicated array */
     double complex *whole;
-    bool is_set;    /* a replicated result has come from some rank */
+    bool is_set;    /* some rank has given a replicated result */
     bool differs;   /* a replicated result is not the same on all ranks */
-    bool has_trash; /* a dealt result has something behind its columns */
+    bool has_trash; /* a dealt result has data behind its columns */
 } dealt_array_t;
 
 enum { DEALT_MAX_ARRAYS = 4 };
@@ -40,8 +40,8 @@ typedef struct {
     const void *params;
     int n_ranks;
     plait_direct_t direct;
-    bool donates; /* result 0 has the memory of the operand that it may take */
-    /* Makes the plan as a C program does; NULL: by the row. */
+    bool donates; /* result 0 takes the memory of the operand that it may take */
+    /* Makes the plan as a C program does; NULL: the operation's row makes it. */
     plait_status_t (*plan)(const plait_comm_t *comm, const void *problem,
                            plait_plan_t **plan_p);
     const void *problem;
@@ -98,7 +98,7 @@ static inline void dealt_problem(dealt_run_t *t, int64_t dims[][2],
     }
 }
 
-/* Also where parts are not numbers. */
+/* Also true for equal parts that are NaN. */
 static inline bool dealt_is_same(double complex a, double complex b)
 {
     const double re[] = {creal(a), creal(b)}, im[] = {cimag(a), cimag(b)};
@@ -143,7 +143,7 @@ static inline void *dealt_scatter(const dealt_array_t *a, int rank)
     return local;
 }
 
-/* Memory for a result, with a guard behind it that stays as it is. */
+/* Memory for a result, with a guard behind it that must not change. */
 static inline char *dealt_blank(const dealt_array_t *a)
 {
     int64_t n_bytes = dealt_n_local(a) * plait_dtype_bytes(dealt_dtype(a));
@@ -164,7 +164,7 @@ static inline bool dealt_is_guarded(const dealt_array_t *a, const char *local)
     return is;
 }
 
-/* Whether a rank's operand is what it was. */
+/* Whether a rank's operand is unchanged. */
 static inline bool dealt_is_kept(const dealt_array_t *a, int rank, const void *local)
 {
     void *was = dealt_scatter(a, rank);
@@ -176,7 +176,7 @@ static inline bool dealt_is_kept(const dealt_array_t *a, int rank, const void *l
     return is;
 }
 
-static pthread_barrier_t dealt_barrier; /* nobody gathers before all have scattered */
+static pthread_barrier_t dealt_barrier; /* no rank gathers before all have scattered */
 
 static inline void dealt_rank(plait_comm_t *comm, void *context)
 {
@@ -225,7 +225,7 @@ static inline void dealt_rank(plait_comm_t *comm, void *context)
     }
 }
 
-/* Runs the operation on threads, twice unless it donates; whole of all results is filled. */
+/* Runs the operation on threads, twice unless it donates, and fills `whole` of all results. */
 static inline void dealt_run(dealt_run_t *t)
 {
     (void)pthread_barrier_init(&dealt_barrier, NULL, (unsigned)t->n_ranks);
@@ -239,7 +239,7 @@ static inline void dealt_run(dealt_run_t *t)
     }
 }
 
-/* What one rank's plan costs, of any number of ranks. */
+/* The cost of one rank's plan, for any number of ranks. */
 static inline plait_plan_cost_t dealt_cost(dealt_run_t *t, int rank)
 {
     int64_t dims[2 * DEALT_MAX_ARRAYS][2];
@@ -266,13 +266,13 @@ static inline plait_plan_cost_t dealt_cost(dealt_run_t *t, int rank)
     return cost;
 }
 
-/* Of plans that are proven; NULL: ranks' devices do not work as one. */
+/* The grid of plans that are proven; NULL: ranks' devices do not work as one. */
 static plait_process_grid_t *dealt_grid;
 
 /* Whether the transport reduces. */
 static bool dealt_has_native;
 
-/* What plans may count on: messages alone where ranks have a device, whose all plans are then. */
+/* The capabilities of plans: only messages if ranks have devices, since all plans are for these then. */
 static inline plait_caps_t dealt_caps(const dealt_run_t *t)
 {
     plait_device_t *device = team_devices[0];
@@ -286,8 +286,8 @@ static inline plait_caps_t dealt_caps(const dealt_run_t *t)
                           .grid = dealt_grid};
 }
 
-/* Proves the plans of all ranks, with a result of its own memory and with an operand's where the
- * operation takes it. Returns messages and bytes of all ranks together; t->cost: of each. */
+/* Proves the plans of all ranks, with results in memory of their own and in an operand's where the operation
+ * takes it. Returns messages and bytes of all ranks together; t->cost: of each rank. */
 static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)
 {
     int64_t dims[2 * DEALT_MAX_ARRAYS][2];
@@ -316,7 +316,7 @@ static inline plait_plan_cost_t dealt_prove(dealt_run_t *t)
         }
     }
     const bool is_proved =
-        status == PLAIT_OK && !finds_races(); /* it is one thread's */
+        status == PLAIT_OK && !finds_races(); /* the proof has one thread */
     for (int alias = -1; alias <= t->op->alias && is_proved; alias++) {
         if (alias >= 0 && alias < t->op->alias) {
             continue;

@@ -1,12 +1,12 @@
-/* What the tests of gemm, trsm and their like have beside dealt.h: matrices of which only a part
- * is read, what plans cost, plans that are refused. */
+/* For the tests of gemm, trsm and the like, in addition to dealt.h: matrices of which only a part is read,
+ * costs of plans, plans that are refused. */
 #ifndef PLAIT_TESTS_DENSE_H
 #define PLAIT_TESTS_DENSE_H
 
 #include "dealt.h"
 #include "plait/dense.h"
 
-/* An m x n matrix of a test; its numbers are made by matrix_fill, or come as a result. */
+/* An m x n matrix of a test; matrix_fill makes its numbers, or it is a result. */
 static inline dealt_array_t matrix_of(plait_dtype_t dtype, int64_t m, int64_t n,
                                       int64_t block, int n_ranks)
 {
@@ -62,7 +62,7 @@ static inline double complex form_get(const dealt_array_t *a, plait_form_t form,
     return (trans == PLAIT_TRANS_ADJOINT) ? conj(value) : value;
 }
 
-/* NaN where the form says that nothing is read. */
+/* Writes NaN where the form says that nothing is read. */
 static inline void form_poison(dealt_array_t *a, plait_form_t form)
 {
     bool is_unit = form >= PLAIT_FORM_UNIT_LOWER;
@@ -77,8 +77,7 @@ static inline void form_poison(dealt_array_t *a, plait_form_t form)
     }
 }
 
-/* What an operation is to cost a rank, by a formula of its own: messages, bytes, and how much work
- * there may be. */
+/* The cost that a formula independent of the plan expects of a rank: messages, bytes, and the most work. */
 typedef plait_plan_cost_t (*dense_model_t)(const dealt_run_t *t, int rank);
 
 /* What is addressed where it is are the parts of a panel that are used, each a message. */

@@ -1,4 +1,4 @@
-/* What the tests of factorizations have beside dealt.h. */
+/* For the tests of factorizations, in addition to dealt.h. */
 #ifndef PLAIT_TESTS_DENSE_FACTOR_H
 #define PLAIT_TESTS_DENSE_FACTOR_H
 
@@ -76,7 +76,7 @@ static inline dealt_run_t potrf_run(plait_dtype_t dtype, const shape_t *s, int n
                                                 : definite(dtype, s->n, i, j);
         }
         if (plait_is_complex(dtype)) {
-            t.args[0].whole[j * s->n + j] += 7 * I; /* shall not matter */
+            t.args[0].whole[j * s->n + j] += 7 * I; /* must not matter */
         }
     }
     return t;

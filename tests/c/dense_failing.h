@@ -1,5 +1,5 @@
-/* Operations of one definite matrix, with it as factor and right-hand side, or of rows, on devices of which one
- * fails, while the plan runs or is made. */
+/* Operations on devices of which one fails, while the plan runs or is made. Either one definite matrix serves
+ * as matrix, factor and right-hand side, or the operation takes rows. */
 #ifndef PLAIT_TESTS_DENSE_FAILING_H
 #define PLAIT_TESTS_DENSE_FAILING_H
 
@@ -96,7 +96,7 @@ static inline void failing_rank(plait_comm_t *comm, void *context)
     plait_free(l);
 }
 
-/* Every call of a device in its turn: all ranks end, and know of it. */
+/* Lets every call of a device fail in turn: all ranks end, and learn of it. */
 static inline void check_failing(int n_ranks, failing_plan_t plan)
 {
     failing_t f = {.plan = plan, .rank = n_ranks / 2};
@@ -117,7 +117,7 @@ static inline void check_failing(int n_ranks, failing_plan_t plan)
     }
 }
 
-/* A device that fails while a plan is made: its name, and nothing is left of the plan. */
+/* A device that fails while a plan is made: the error names it, and nothing is left of the plan. */
 static inline void plan_failing_rank(plait_comm_t *comm, void *context)
 {
     const failing_plan_t *plan_of = context;

@@ -120,7 +120,7 @@ static void gemm_execute_all(int n_ranks)
     }
 }
 
-/* One rank, more than one tile of a lower result. */
+/* One rank, with more than one tile of a lower result. */
 static void gemm_execute_tiles(void)
 {
     const gemm_shape_t shape = {PLAIT_SWEEP_TILE + 7, PLAIT_SWEEP_TILE + 20,
@@ -135,7 +135,7 @@ static void gemm_execute_tiles(void)
 
 /* ---- plans ---- */
 
-/* Rows of block column `first` to `end` that are not zero by form. */
+/* Rows of block columns `first` to `end` that the form does not make zero. */
 static int64_t gemm_rows(const plait_gemm_params_t *p, int64_t m, int64_t first,
                          int64_t end)
 {
@@ -251,7 +251,7 @@ static void gemm_refusals(plait_comm_t *comm, void *unused)
           "columns");
 }
 
-/* Ranks that plan different products are told so, and write nothing. */
+/* Ranks that plan different products get an error and write nothing. */
 static void gemm_mismatch(plait_comm_t *comm, void *unused)
 {
     const int rank = plait_comm_rank(comm);

@@ -1,5 +1,5 @@
-/* What the programs do that test dense operations: on the host, or on check devices where `device` is their
- * argument, on CUDA devices where `cuda` is. Without BLAS, or without a GPU, there is nothing to test. */
+/* The main program of tests of dense operations: on the host, on check devices with the argument `device`, on
+ * CUDA devices with `cuda`. Without BLAS, or without a GPU, there is nothing to test. */
 #ifndef PLAIT_TESTS_DENSE_MAIN_H
 #define PLAIT_TESTS_DENSE_MAIN_H
 

@@ -49,7 +49,7 @@ static dealt_run_t trsm_run(const plait_trsm_problem_t *p,
     return t;
 }
 
-/* What is read of a, as a form. */
+/* The part of a that is read, as a form. */
 static plait_form_t trsm_form(const plait_trsm_problem_t *p)
 {
     static const plait_form_t forms[2][2] = {{PLAIT_FORM_LOWER, PLAIT_FORM_UNIT_LOWER},
@@ -96,7 +96,7 @@ static void trsm_execute(const plait_trsm_problem_t *p, int n_ranks, int direct,
     dense_begin(&t);
     matrix_fill(&t.args[0], 3);
     matrix_fill(&t.args[1], 4);
-    for (int64_t i = 0; i < p->n; i++) { /* x stays of the size of b */
+    for (int64_t i = 0; i < p->n; i++) { /* x stays as large as b */
         *at(&t.args[0], i, i) += 1 + (double)p->n / 4;
     }
     form_poison(&t.args[0], trsm_form(p));
@@ -128,8 +128,8 @@ static void few_execute_all(int n_ranks)
     }
 }
 
-/* Combination `code` of triangle, transposition and diagonal, and of the form where it may be
- * lower: there are 24, of which 6 are none. */
+/* Combination `code` of triangle, transposition and diagonal, and of the form if it may be lower. There are 24
+ * codes, of which 6 are no combination. */
 enum { TRSM_N_CODES = 24 };
 
 static bool trsm_problem(const trsm_shape_t *s, plait_dtype_t dtype, int code,
@@ -168,7 +168,7 @@ static void trsm_execute_all(int n_ranks)
     }
 }
 
-/* One rank, more than one tile: of a lower result, and with one column. */
+/* One rank with more than one tile: a lower result, and a single column. */
 static void trsm_execute_tiles(void)
 {
     const trsm_shape_t shape = {PLAIT_SWEEP_TILE + 20, PLAIT_SWEEP_TILE + 7, 3};
@@ -176,7 +176,7 @@ static void trsm_execute_tiles(void)
 
     for (int code = TRSM_N_CODES / 2; code < TRSM_N_CODES; code++) {
         if (trsm_problem(&shape, dealt_dtypes[code % 2], code, &p)) {
-            p.diag = PLAIT_DIAG_NON_UNIT; /* else x grows beyond all bounds */
+            p.diag = PLAIT_DIAG_NON_UNIT; /* otherwise x grows beyond all bounds */
             trsm_execute(&p, 1, 0, code % 2 == 1);
         }
         if (trsm_problem(&shape, dealt_dtypes[code % 4], code - TRSM_N_CODES / 2, &p)) {
@@ -365,7 +365,7 @@ static void trsm_refusals(plait_comm_t *comm, void *unused)
     CHECK(plan == NULL, "no plan");
 }
 
-/* An array that is not what the numbers ask for. */
+/* An array whose shape does not fit the parameters. */
 static void trsm_wrong_array(plait_comm_t *comm, void *unused)
 {
     const plait_trsm_params_t params = {.n = 4, .n_rhs = 3, .block = 2};

@@ -1,7 +1,7 @@
-/* Operations on devices that were started, beside each other and beside one that was not, by each link:
- * K messages from every rank to the next one, all at once; sums, which follow each other on streams of
- * their own. What is sent comes to its place late, on the program's stream, and is overwritten there
- * right afterwards. Ranks are threads (test_device_start.c) or MPI's (mpi_started.c). */
+/* Started operations on devices, beside each other and beside a plain one, by each link: K messages from every
+ * rank to the next one, all at once; and sums, which follow each other on streams of their own. Operands
+ * arrive late, on the program's stream, and are overwritten there right afterwards. Ranks are threads
+ * (test_device_start.c) or MPI's (mpi_started.c). */
 #ifndef PLAIT_TESTS_DEVICE_BESIDE_H
 #define PLAIT_TESTS_DEVICE_BESIDE_H
 
@@ -16,7 +16,7 @@
 
 #include <string.h>
 
-/* SUMS: of that many a process opens more blocks of a peer than it keeps open (link_ipc.c). */
+/* With this many SUMS a process opens more blocks of a peer than it keeps open (link_ipc.c). */
 enum { BESIDE_K = 3, BESIDE_SUMS = 40, BESIDE_N = 30000, BESIDE_BYTES = BESIDE_N * 8 };
 
 typedef struct {
@@ -64,7 +64,7 @@ static inline void beside_box(const beside_t *b, plait_device_box_kind_t kind,
           "boxes");
 }
 
-/* On the stream, by and by; until then there are other numbers. */
+/* Fills x late, on the stream; until then x has other numbers. */
 static inline void beside_fill(const beside_t *b, int tag, void *x)
 {
     enum { N_PARTS = 10, PART_BYTES = BESIDE_BYTES / N_PARTS };
@@ -92,7 +92,7 @@ static inline void beside_overwrite(const beside_t *b, void *x)
     b->device->table->leave(b->device);
 }
 
-/* The operand is the program's again when an operation was started. */
+/* Once an operation was started, the operand is the program's again. */
 static inline int64_t beside_start(const beside_t *b, const plait_op_t *op,
                                    const void *params, void *x)
 {
@@ -197,8 +197,8 @@ static inline void beside_take_sum(const beside_t *b, int64_t id, int tag)
     check_device_free(b->device, y);
 }
 
-/* n are started, one is called plainly, one more is started; the last ones are waited for first.
- * is_shown: of their bytes none goes through the host, but for the numbers of the started ones. */
+/* Starts n sums, calls one plainly and starts one more; waits for the last ones first. is_shown: no bytes go
+ * through the host, except for the numbers of the started operations. */
 static inline void beside_sums(const beside_t *b, int n, bool is_shown)
 {
     const check_device_counts_t before = check_device_counts(b->device);
@@ -231,7 +231,7 @@ static inline void beside_sums(const beside_t *b, int n, bool is_shown)
     check_device_free(b->device, y);
 }
 
-/* Rank 0 starts what the others call: it might go another way, so all are told. */
+/* Rank 0 starts an operation that the others call. It might take another way, so all ranks get an error. */
 static inline void beside_differ(const beside_t *b)
 {
     plait_status_t status = PLAIT_OK;

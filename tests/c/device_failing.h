@@ -1,4 +1,5 @@
-/* Operations on arrays of devices of which one fails at every one of its calls, and who learns of it. */
+/* Operations on arrays of devices. One device fails at each of its calls in turn; checks which ranks learn of
+ * it. */
 #ifndef PLAIT_TESTS_DEVICE_FAILING_H
 #define PLAIT_TESTS_DEVICE_FAILING_H
 
@@ -100,7 +101,7 @@ typedef struct {
     char text[TEAM_MAX][400];
 } failure_t;
 
-/* By rank. Nobody looks at what is in them. */
+/* By rank. The contents do not matter. */
 static double failing_arrays[2][4][N_FAILING];
 
 static inline void failure_rank(plait_comm_t *comm, void *context)
@@ -129,21 +130,21 @@ static inline void failure_rank(plait_comm_t *comm, void *context)
     }
 }
 
-/* Of a collective all ranks know, of a transfer the one that failed does, and its partners where
- * it was not over. */
+/* All ranks know of a collective's failure. Of a transfer's failure the failing rank knows, and its partners
+ * if their part was not over. */
 static inline void judge_failure(const failure_t *f, int n_ranks)
 {
     char cannot_open[100], is_why[32];
 
     if (f->n_calls < f->n && f->status[f->rank] == PLAIT_OK) {
-        return; /* a wait had to ask less often, so that it did not come to this call */
+        return; /* a wait asked less often, so this call was not reached */
     }
     (void)snprintf(is_why, sizeof(is_why), "check device %d", f->rank);
     (void)snprintf(cannot_open, sizeof(cannot_open),
                    "peers' devices cannot be reached\n  %s: rank ",
                    (team_link != NULL) ? team_link->name : "");
     if (f->status[f->rank] == PLAIT_ERR_UNSUPPORTED) {
-        /* it has failed before the first exchange */
+        /* the device failed before the first exchange */
         for (int r = 0; r < n_ranks; r++) {
             CHECK(f->status[r] == PLAIT_ERR_UNSUPPORTED &&
                       strstr(f->text[r], cannot_open) != NULL &&
@@ -168,7 +169,8 @@ static inline void judge_failure(const failure_t *f, int n_ranks)
     }
 }
 
-/* Each of the first calls fails once, later ones, which are many where a link is opened, here and there. */
+/* Each of the first calls fails once. Later calls, of which there are many when a link is opened, fail now and
+ * then. */
 static inline void check_failures(int n_ranks)
 {
     const int64_t each_of = is_quick() ? 8 : 32;
@@ -187,7 +189,7 @@ static inline void check_failures(int n_ranks)
             judge_failure(&f, n_ranks);
             f.is_dead = !f.is_dead;
             if (team_link == &plait_link_nvshmem) {
-                /* devices that are lost live again */
+                /* revives devices that are lost */
                 nvshmem_end(n_ranks, team_devices);
             }
         }

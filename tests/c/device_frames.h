@@ -1,4 +1,4 @@
-/* Call frames for check devices: the library finds them by their number, and XLA's allocator lends
+/* Call frames for check devices: the library finds the devices by their number, and XLA's allocator lends
  * their memory. */
 #ifndef PLAIT_TESTS_DEVICE_FRAMES_H
 #define PLAIT_TESTS_DEVICE_FRAMES_H
@@ -39,7 +39,7 @@ static inline void devices_end(int n)
     (void)plait_pool_trim();
 }
 
-/* XLA's allocator is in the order of its stream, and is given back to in the handler. */
+/* XLA's allocator follows the order of its stream; memory is given back within the handler. */
 static inline void *lend(int64_t n_bytes)
 {
     return check_device_alloc(devices[my_ordinal], n_bytes);
@@ -52,7 +52,7 @@ static inline void take_back(void *memory)
     device->table->give(device, my_stream, memory);
 }
 
-/* This thread's calls are that device's from now on. */
+/* From now on this thread's calls are for that device. */
 static inline void use(int ordinal)
 {
     my_ordinal = ordinal;

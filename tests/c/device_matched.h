@@ -1,6 +1,6 @@
-/* Matched transfers of arrays on devices, of messages that are large enough for links: from device to
- * device, and where one of the partners has its array on the host. On any communicator whose ranks have
- * found their link; what is sent goes to a neighbour. */
+/* Matched transfers of arrays on devices, with messages large enough for links: from device to device, and
+ * with one partner's array on the host. Works on any communicator whose ranks have found their link; messages
+ * go to a neighbour. */
 #ifndef PLAIT_TESTS_DEVICE_MATCHED_H
 #define PLAIT_TESTS_DEVICE_MATCHED_H
 
@@ -9,19 +9,19 @@
 #include "on_device.h"
 #include "transport/device_link.h"
 
-/* Of 8 bytes: the largest that is staged, the next, and some that are several chunks. */
+/* Items of 8 bytes: the largest staged message, the next larger one, and some of several chunks. */
 static const int64_t matched_counts[] = {
     PLAIT_MATCHED_STAGED_BYTES / 8, PLAIT_MATCHED_STAGED_BYTES / 8 + 1, 30011, 400003};
 
 enum { MATCHED_COUNTS = 4 };
 
-/* Sanitizers watch every byte: of the longest they see one ring. */
+/* Sanitizers watch every byte, so they see one ring of the longest messages. */
 static inline int matched_n_counts(void)
 {
     return is_quick() ? MATCHED_COUNTS - 1 : MATCHED_COUNTS;
 }
 
-/* All ranks have found how they reach each other. */
+/* Makes all ranks find how they reach each other. */
 static inline void matched_open(plait_comm_t *comm)
 {
     double one = 1, sum = 0;
@@ -31,7 +31,7 @@ static inline void matched_open(plait_comm_t *comm)
           "ranks find their way to each other: %s", plait_error_text());
 }
 
-/* To the next rank, from the one before or from whoever it is, both at once. */
+/* Sends to the next rank and receives from the one before, or from any, at the same time. */
 static inline void matched_ring(plait_comm_t *comm, int64_t n, int tag, bool is_any)
 {
     const int me = plait_comm_rank(comm);
@@ -66,7 +66,7 @@ static inline void matched_line(plait_comm_t *comm, int64_t n, bool is_any)
     case_end(&c, comm, status, "line", n);
 }
 
-/* Two ranks that send to each other, and first one and then the other in two calls. */
+/* Two ranks send to each other; then one sends first and the other afterwards, in two calls. */
 static inline void matched_pair(plait_comm_t *comm, int64_t n)
 {
     const int me = plait_comm_rank(comm);
@@ -99,7 +99,7 @@ typedef struct {
     plait_status_t fault;
 } matched_fault_t;
 
-/* Both partners have the verdict, and nothing was written. */
+/* Both partners get the verdict, and nothing is written. */
 static inline void matched_fault(plait_comm_t *comm, const matched_fault_t *f)
 {
     const int me = plait_comm_rank(comm);
@@ -156,7 +156,7 @@ static inline void matched_transfers(plait_comm_t *comm)
     }
 }
 
-/* Bytes of a call of matched_ring by a link: all of them across, or none. */
+/* The bytes of one matched_ring by a link: all of them go across, or none. */
 static inline void matched_bytes(plait_comm_t *comm, int64_t n, bool is_across)
 {
     plait_device_t *device = comm->end.caps.device;
@@ -173,8 +173,8 @@ static inline void matched_bytes(plait_comm_t *comm, int64_t n, bool is_across)
           (long long)n_across, (long long)n_down, (long long)n_up);
 }
 
-/* Every rank but one has its arrays on a device. What differs from rank to rank is not agreed on:
- * transfers alone. Its plans are those of other lengths than before. */
+/* Every rank but one has its arrays on a device. Ranks do not agree on what differs between them, so only
+ * transfers are tested. Their lengths differ from earlier ones, so the plans are new. */
 static inline void matched_mixed(plait_comm_t *comm, int host)
 {
     const bool is_host = plait_comm_rank(comm) == host;
@@ -192,9 +192,9 @@ static inline void matched_mixed(plait_comm_t *comm, int host)
     comm->end.caps.device = device;
 }
 
-/* A ring in which each call on the device of rank 0 fails once, every second time with all that come
- * after it; has_host: the others have their arrays on the host. All ranks get to the end of it, rank 0
- * with the failure, its partners well or with a refusal. */
+/* A ring in which each call on rank 0's device fails once, every second time with all later calls. has_host:
+ * the others have their arrays on the host. All ranks finish the ring: rank 0 with the failure, its partners
+ * well or with a refusal. */
 static inline void matched_failures(plait_comm_t *comm, bool has_host)
 {
     enum { N = 60000, MOST = 80 }; /* of more chunks than are in flight */

@@ -1,4 +1,4 @@
-/* Fourier transforms by their definition, in long double: what others are measured by. */
+/* Fourier transforms by their definition, in long double, as a reference. */
 #ifndef PLAIT_TESTS_DFT_H
 #define PLAIT_TESTS_DFT_H
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* cos and sin of 2 pi j / n, all 0 <= j < n; the last few are kept, and not for threads. */
+/* cos and sin of 2 pi j / n, for all 0 <= j < n. The last few tables are kept; not for threads. */
 static const long double (*roots(int64_t n))[2]
 {
     enum { KNOWN = 512 };
@@ -42,7 +42,7 @@ static inline int64_t turned(int64_t j, int64_t step, int64_t n)
     return (j + step < n) ? j + step : j + step - n;
 }
 
-/* Long loops over arrays that nobody else has: there is no race to be found. */
+/* Long loops over arrays of one thread: there is no race to find. */
 #define DFT_ALONE __attribute__((no_sanitize("thread")))
 
 /* The definition, axis after axis, in long double. */

@@ -14,7 +14,7 @@ static inline double element_unit(plait_dtype_t dtype)
     return (dtype == PLAIT_F32 || dtype == PLAIT_C64) ? 0x1p-23 : 0x1p-52;
 }
 
-/* Pseudo-random, of values that float holds exactly; real where the dtype is. */
+/* Pseudo-random values that float holds exactly; real if the dtype is real. */
 static inline double complex element_sample(plait_dtype_t dtype, uint64_t seed,
                                             int64_t i)
 {

@@ -1,6 +1,6 @@
-/* Transforms executed by threads (redistribution: exec_redist.h, halos: exec_halo.h), against arithmetic
- * on global indices: the same functions for arrays in host memory, in every way of reaching a peer's
- * (test_exec), and for arrays on a device (test_device_exec). */
+/* Transforms executed by threads (redistribution: exec_redist.h, halos: exec_halo.h), against arithmetic on
+ * global indices. The same functions test arrays in host memory, for every way to reach a peer's memory
+ * (test_exec), and arrays on a device (test_device_exec). */
 #ifndef PLAIT_TESTS_EXEC_CASES_H
 #define PLAIT_TESTS_EXEC_CASES_H
 
@@ -181,7 +181,7 @@ static void wave_axis(double complex *y, int ndim, const int64_t shape[], int ax
     plait_free(line);
 }
 
-/* What is wanted of t->x, whose shape is t->from's. */
+/* The expected transform of t->x, whose shape is t->from's. */
 static double complex *expected(const fft_test_t *t)
 {
     int ndim = t->from.ndim;
@@ -211,8 +211,8 @@ static double complex *expected(const fft_test_t *t)
     return y;
 }
 
-/* An operand and what is wanted of it: of the global problem alone, so that one serves all layouts,
- * numbers of ranks and accesses. */
+/* An operand and its expected result. They depend on the global problem alone, so they serve all layouts,
+ * numbers of ranks and ways of access. */
 typedef struct {
     fft_test_t of; /* what it depends on */
     double complex *x, *want;
@@ -255,7 +255,7 @@ static void oracles_forget(void)
     }
 }
 
-/* Its place among them; the problem that had it before is forgotten. */
+/* The problem's oracle; the problem that had its place before is forgotten. */
 static oracle_t *oracle_of(const fft_test_t *t)
 {
     const plait_dtype_t from = dtype_of(t, false);
@@ -284,7 +284,7 @@ static oracle_t *oracle_of(const fft_test_t *t)
     return o;
 }
 
-/* With one kind of transform; halved is the axis that is named last. */
+/* Checks one kind of transform. The axis that is named last is halved. */
 static void check_fft_kind(fft_test_t t, int n_ranks, plait_direct_t direct)
 {
     const oracle_t *o = oracle_of(&t);
@@ -302,7 +302,7 @@ static void check_fft_kind(fft_test_t t, int n_ranks, plait_direct_t direct)
     }
 }
 
-/* Those that come in turn. */
+/* The waves whose turn it is. */
 static void set_waves(fft_test_t *t, int turn)
 {
     const bool has_edges = turn % 3 == 0;

@@ -16,7 +16,7 @@ typedef struct {
 
 typedef enum { CELL, GHOST, BEHIND } place_t;
 
-/* What element i of a rank's array is, and its value if every cell has that of its index. */
+/* The place of element i of a rank's array, and its value if every cell's value is its index. */
 static place_t halo_place(const halo_test_t *t, int rank, bool is_padded, int64_t i,
                           double *value_p)
 {
@@ -84,7 +84,7 @@ static void halo_run(const halo_test_t *t, plait_comm_t *comm, halo_plan_fn_t fn
     plait_plan_destroy(&plan);
 }
 
-/* What no operation may read is not a number. */
+/* Elements that no operation may read are NaN. */
 static double *halo_operand(const halo_test_t *t, int rank, bool is_padded)
 {
     int64_t n = halo_size(t, rank, is_padded);
@@ -193,7 +193,7 @@ static void check_halo(int n_ranks, int ndim, const int64_t shape[], int grid_nd
     n = snprintf(t.text, sizeof(t.text), "halo %s seed %d direct %d", text, seed,
                  (int)direct);
     for (int a = 0; a < ndim; a++) {
-        bool is_wide = a == seed % ndim; /* of one axis: arrays stay small */
+        bool is_wide = a == seed % ndim; /* only one axis is wide: arrays stay small */
         t.before[a] = widths[(seed + 2 * a) % (is_wide ? 7 : 3)];
         t.after[a] = widths[(2 * seed + a) % (is_wide ? 7 : 4)];
         t.boundary[a] = (plait_boundary_t)((seed / 2 + a) % 4);
@@ -210,7 +210,7 @@ static void check_halo(int n_ranks, int ndim, const int64_t shape[], int grid_nd
     }
 }
 
-/* What a problem may leave out, and what is no problem. */
+/* Members that a problem may leave out, and invalid problems. */
 static void halo_defaults(plait_comm_t *comm, void *context)
 {
     const int64_t shape[] = {6};

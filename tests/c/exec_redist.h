@@ -1,4 +1,4 @@
-/* Redistribution executed by threads, like exec_cases.h, and what layouts of tests are. */
+/* Redistribution executed by threads, like exec_cases.h, and the layouts of tests. */
 #ifndef PLAIT_TESTS_EXEC_REDIST_H
 #define PLAIT_TESTS_EXEC_REDIST_H
 
@@ -13,7 +13,7 @@
 static const plait_direct_t directs[] = {PLAIT_DIRECT_POINTER, PLAIT_DIRECT_READ,
                                          PLAIT_DIRECT_NONE};
 
-/* Whether case i goes by directs[d]. On devices ways of access are one, so each case is run once. */
+/* Whether case i goes by directs[d]. Devices have only one way of access, so each case runs once there. */
 static inline bool goes_by(int i, int d)
 {
     return team_devices[0] == NULL || i % 3 == d;
@@ -46,7 +46,7 @@ static int64_t global_along(const plait_layout_t *layout, int rank, int axis,
     return at;
 }
 
-/* Global row-major indices of a rank's local elements; -1: padding. The caller's to free. */
+/* Global row-major indices of a rank's local elements; -1: padding. The caller frees them. */
 static int64_t *globals_of(const plait_layout_t *layout, int rank)
 {
     int64_t shape[PLAIT_MAX_NDIM];
@@ -78,7 +78,7 @@ typedef struct {
     const char *text;
 } redist_t;
 
-/* Index in `from` of what has index `at` in `to`. */
+/* Index in `from` of the element that has index `at` in `to`. */
 static int64_t source_of(const redist_t *t, int64_t at)
 {
     int64_t n = t->to.shape[t->to.ndim - 1];
@@ -203,7 +203,7 @@ static void check_redist(int n_ranks, int ndim, const int64_t shape[], int grid_
     }
 }
 
-/* Boxes that lie across, larger than what is read or put at a time, in all ways to reach them. */
+/* Transposed boxes, larger than what is read or put at a time, by all ways of reaching them. */
 static void check_turned_large(int n_ranks, plait_dtype_t dtype)
 {
     const int64_t shapes[][3] = {{3, 253, 431}, {2, 1003, 601}};

@@ -1,5 +1,5 @@
-/* All names of BLAS and LAPACK that plait wants, and nothing behind them: dpotrf never says how it
- * went. */
+/* All names of BLAS and LAPACK that plait uses, without any function behind them: dpotrf never sets its
+ * outcome. */
 #include "kernel/blas.h"
 
 #define NOTHING(_name) \

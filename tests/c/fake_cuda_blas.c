@@ -1,5 +1,5 @@
-/* A stand-in of cuBLAS on the host. It judges its arguments as the real one does, wants its workspace
- * to be set after the stream, and overwrites it. */
+/* A stand-in of cuBLAS on the host. It checks its arguments as cuBLAS does, requires that its workspace is set
+ * after the stream, and overwrites the workspace. */
 #include "fake_cuda_matrix.h"
 
 enum { NOT_INITIALIZED = 1, INVALID = 7, LEAST_WORK = 4 << 20, TOUCHED = 4096 };
@@ -121,8 +121,8 @@ static bool is_good_triangle(const triangle_t *t)
            is_leading(t->lda, (t->side == PLAIT_CUBLAS_LEFT) ? t->m : t->n);
 }
 
-/* What a vector, a column of the matrix or with side RIGHT a row, is multiplied by: op(a) or op(a)^T,
- * of which nothing but the triangle is read. */
+/* The factor of a vector, which is a column of the matrix or with side RIGHT a row: op(a) or op(a)^T. Reads
+ * only the triangle. */
 static double complex factor(const triangle_t *t, int64_t i, int64_t j)
 {
     const bool is_right = t->side == PLAIT_CUBLAS_RIGHT;
@@ -136,7 +136,7 @@ static double complex factor(const triangle_t *t, int64_t i, int64_t j)
                : 0;
 }
 
-/* Elements of x from each other: those of a column or of a row. */
+/* Computes the elements of a column or row of x from each other. */
 static void apply(const triangle_t *t, bool is_solve, const void *x, int64_t x_at,
                   int64_t x_step, void *y, int64_t y_at, int64_t y_step)
 {

@@ -1,6 +1,5 @@
-/* A CUDA driver on the host, for tests of what calls it: every call is done at once. Memory, the
- * host's, is that of fake_cuda_memory.c and fake_cuda_virtual.c, kernels are those of
- * fake_cuda_kernels.c. */
+/* A CUDA driver on the host, for tests of its callers: every call completes at once. Memory is host memory
+ * (fake_cuda_memory.c, fake_cuda_virtual.c); kernels are those of fake_cuda_kernels.c. */
 #include "fake_cuda_driver.h"
 
 #include "device/cuda/params.h"
@@ -18,7 +17,7 @@ static int fail_result, fail_after = -1; /* calls until it begins; -1: never */
 static char fail_name[64];
 static bool is_failing;
 
-/* Read when the device is made; each function asks for itself. */
+/* Read when the device is made; each function then checks for itself. */
 static void plan_failure(void)
 {
     const char *text = getenv("PLAIT_FAKE_FAIL");
@@ -155,9 +154,9 @@ int cuCtxPopCurrent_v2(plait_cu_context_t *context)
     return 0;
 }
 
-/* For the stand-in of cuSolverMg, which makes another device current in the place of the one that is,
- * and for the tests: which one that is (-1: none), how many are below it, what reaches what, and
- * how often a device was waited for. */
+/* For the stand-in of cuSolverMg, which replaces the current device, and for the tests: the current device
+ * (-1: none), the number of contexts below it, which devices reach each other, and the number of waits for a
+ * device. */
 void fake_cuda_set_current(int device);
 int fake_cuda_current(void);
 int fake_cuda_is_enabled(int device, int peer);
@@ -200,7 +199,7 @@ int cuCtxSynchronize(void)
 
 /* ---- Devices that reach each other ------------------------------------------------------------ */
 
-/* All pairs but those of device 2 reach each other. */
+/* All pairs of devices reach each other, except those with device 2. */
 int cuDeviceCanAccessPeer(int *can, plait_cu_device_t device, plait_cu_device_t peer)
 {
     LOCKED;
@@ -236,7 +235,7 @@ int cuCtxEnablePeerAccess(plait_cu_context_t peer, unsigned flags)
     return result;
 }
 
-/* A copy that could be direct and was not allowed to is a fault here. */
+/* A copy is a fault here if it could be direct but access was not enabled. */
 int cuMemcpyPeerAsync(plait_cu_address_t dst, plait_cu_context_t to,
                       plait_cu_address_t src, plait_cu_context_t from, size_t n,
                       plait_cu_stream_t stream)
@@ -256,7 +255,7 @@ int cuMemcpyPeerAsync(plait_cu_address_t dst, plait_cu_context_t to,
 
 /* ---- Streams and events: handles that differ, and a count of waits ------------------------- */
 
-/* An event is its flags; one of another process is that one's, which it needs. */
+/* An event is its flags; an event of another process refers to the owner's event. */
 typedef struct event {
     unsigned flags;
     bool is_shown, is_destroyed;
@@ -268,7 +267,7 @@ static event_t *event_of(plait_cu_event_t event)
     return (event_t *)(void *)event;
 }
 
-/* What is done with the event of another process after that has destroyed it is undefined; here an error. */
+/* Using another process's event after that process has destroyed it is undefined; here it is an error. */
 static int use_of(plait_cu_event_t event)
 {
     const event_t *e = event_of(event);
@@ -303,7 +302,7 @@ int cuIpcOpenEventHandle(plait_cu_event_t *event, plait_cu_ipc_t handle)
 
 static int n_waits;
 
-/* How often a stream was made to wait for an event; for the tests. */
+/* Number of times that a stream was made to wait for an event; for the tests. */
 int fake_cuda_n_waits(void);
 
 int fake_cuda_n_waits(void)
@@ -311,7 +310,7 @@ int fake_cuda_n_waits(void)
     return n_waits;
 }
 
-/* The next one has the address of the last that was destroyed. */
+/* The next stream has the address of the last stream destroyed. */
 enum { MAX_STREAMS = 256 };
 static char streams[MAX_STREAMS]; /* 1: there is one */
 
@@ -376,7 +375,7 @@ int cuEventCreate(plait_cu_event_t *event, unsigned flags)
     return 0;
 }
 
-/* Those that were shown stay until the driver goes: others may look at them. */
+/* Events that were shown stay until the driver goes: others may look at them. */
 static event_t *destroyed;
 
 __attribute__((destructor)) static void free_events(void)
@@ -427,7 +426,7 @@ int cuEventSynchronize(plait_cu_event_t event)
 
 /* ---- Modules -------------------------------------------------------------------------------- */
 
-/* The image is what the stand-in of NVRTC gave. */
+/* The image must be the output of the stand-in of NVRTC. */
 int cuModuleLoadDataEx(plait_cu_module_t *module, const void *image, unsigned n_options,
                        int *options, void **values)
 {
@@ -458,7 +457,7 @@ int cuModuleGetFunction(plait_cu_function_t *function, plait_cu_module_t module,
     return (k >= 0) ? 0 : NOT_FOUND;
 }
 
-/* How many there were; for the tests. */
+/* Number of launches; for the tests. */
 int fake_cuda_n_launches(void);
 static int n_launches;
 
@@ -467,7 +466,7 @@ int fake_cuda_n_launches(void)
     return n_launches;
 }
 
-/* Blocks from the last to the first: none may wait for another. */
+/* Runs blocks from the last to the first: no block may wait for another. */
 int cuLaunchKernel(plait_cu_function_t function, unsigned grid_x, unsigned grid_y,
                    unsigned grid_z, unsigned block_x, unsigned block_y,
                    unsigned block_z, unsigned n_shared, plait_cu_stream_t stream,

@@ -1,4 +1,4 @@
-/* What the files of the stand-in of CUDA's driver share: failures, the current context, blocks. */
+/* Shared by the files of the stand-in of CUDA's driver: failures, the current context, blocks. */
 #ifndef PLAIT_TESTS_FAKE_CUDA_DRIVER_H
 #define PLAIT_TESTS_FAKE_CUDA_DRIVER_H
 
@@ -8,10 +8,10 @@
 
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2 };
 
-/* What the function of this name returns now: PLAIT_CU_OK, or what PLAIT_FAKE_FAIL says. */
+/* The result of the function of this name now: PLAIT_CU_OK, or the one of PLAIT_FAKE_FAIL. */
 int fake_cuda_result(const char *name);
 
-/* How many contexts are current, one below the other. */
+/* How many contexts are current, stacked on each other. */
 int fake_cuda_n_current(void);
 
 #define MAY_FAIL                                 \
@@ -32,13 +32,13 @@ enum { INVALID_CONTEXT = 201 };
         }                                 \
     } while (0)
 
-/* Memory that there is, of which the number is never another's. */
+/* Memory that exists; no other block ever has its number. */
 typedef struct {
     plait_cu_address_t base;
     size_t n; /* 0: none */
     unsigned long long number;
     bool is_shown;
-    int n_open;                /* how often other processes have it */
+    int n_open;                /* how often other processes have it open */
     plait_cu_memory_t virtual; /* what was mapped there; 0: nothing */
 } fake_cuda_block_t;
 
@@ -46,7 +46,7 @@ typedef struct {
 fake_cuda_block_t *fake_cuda_block_of(plait_cu_address_t memory);
 void fake_cuda_add_block(plait_cu_address_t base, size_t n, plait_cu_memory_t virtual);
 
-/* PLAIT_FAKE_HIDDEN=1: an address of the device is none of the host, but differs in these bits. */
+/* PLAIT_FAKE_HIDDEN=1: a device address is no host address; it differs in these bits. */
 plait_cu_address_t fake_cuda_hiding(void);
 void *fake_cuda_memory_of(plait_cu_address_t address);
 

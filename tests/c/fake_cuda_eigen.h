@@ -55,7 +55,7 @@ static inline bool diagonalize(int64_t n, double complex *a, double complex *v)
     return !isnan(off);
 }
 
-/* Place i of the eigenvalues in their order. */
+/* The index of the i-th smallest eigenvalue. */
 static inline int64_t smallest_from(int64_t n, const double complex *a,
                                     const bool *is_taken)
 {

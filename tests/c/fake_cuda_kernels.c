@@ -1,8 +1,8 @@
 /* Kernels of the stand-in of CUDA's driver: the same text as on a device, run thread by thread.
  *
- * A block runs pass after pass: in pass p every thread runs from its start to its p-th barrier and is
- * left there. What a kernel does before a barrier (reading, and writing to shared memory) gives the
- * same each time, so that after the last pass everything is as if the threads had run together. */
+ * A block runs pass after pass: in pass p every thread runs from its start to its p-th barrier and stops there.
+ * The work before a barrier (reads, and writes to shared memory) gives the same values in each pass, so after
+ * the last pass the state is as if the threads had run together. */
 #include "fake_cuda_kernels.h"
 
 #include "device/cuda/params.h"
@@ -30,7 +30,7 @@ static void meet(void)
 #define KERNEL        static void
 #define __syncthreads meet
 
-/* In this order. */
+/* The order of these files matters. */
 /* clang-format off */
 #include "device/cuda/lane.cu"
 #include "device/cuda/boxes.cu"
@@ -60,7 +60,7 @@ static const struct {
 
 enum { N_KERNELS = sizeof(kernels) / sizeof(kernels[0]) };
 
-/* Whether the thread was left at a barrier. */
+/* Whether the thread stopped at a barrier. */
 static bool run_thread(run_fn_t run, const void *params, uint32_t thread)
 {
     threadIdx.x = thread;
@@ -82,7 +82,7 @@ int fake_cuda_kernel(const char *name)
     return found;
 }
 
-/* Threads in an order that is not theirs; none of a kernel that there is not. */
+/* Runs threads out of order; no thread if there is no such kernel. */
 bool fake_cuda_run_block(int kernel, const void *params, uint32_t block)
 {
     enum { STEP = 101 }; /* has no factor in common with the number of threads */

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Its number; -1: there is no such kernel. */
+/* The kernel's number; -1: there is no such kernel. */
 int fake_cuda_kernel(const char *name);
 
 /* False: the block's threads did not all meet at the same barriers. */

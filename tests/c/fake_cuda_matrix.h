@@ -9,13 +9,13 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* `type` is cudaDataType's. */
+/* `type` is a cudaDataType. */
 static inline bool is_complex_type(int type)
 {
     return type == PLAIT_CUDA_C_32F || type == PLAIT_CUDA_C_64F;
 }
 
-/* Of its real and imaginary parts. */
+/* The type of its real and imaginary parts. */
 static inline int real_type(int type)
 {
     return (type == PLAIT_CUDA_R_32F || type == PLAIT_CUDA_C_32F) ? PLAIT_CUDA_R_32F
@@ -61,14 +61,14 @@ static inline double complex get_op(int type, const void *a, int64_t lda, int tr
     return (trans == PLAIT_CUBLAS_C) ? conj(z) : z;
 }
 
-/* Of complex numbers 'T' and 'C' differ, of real ones only 'T' is taken for granted. */
+/* For complex numbers 'T' and 'C' differ; for real ones only 'T' is allowed. */
 static inline bool is_operation(int type, int trans)
 {
     return trans == PLAIT_CUBLAS_N || trans == PLAIT_CUBLAS_T ||
            (trans == PLAIT_CUBLAS_C && is_complex_type(type));
 }
 
-/* A leading dimension that n_rows need. */
+/* Whether ld can be the leading dimension of n_rows rows. */
 static inline bool is_leading(int64_t ld, int64_t n_rows)
 {
     return ld >= n_rows && ld >= 1;

@@ -62,7 +62,7 @@ int cuMemAlloc_v2(plait_cu_address_t *memory, size_t n)
     return (allocated != NULL) ? 0 : OUT_OF_MEMORY;
 }
 
-/* How often memory was freed that other processes may have; for the tests. */
+/* Number of times that memory was freed which other processes may have; for the tests. */
 int fake_cuda_n_lost(void);
 static int n_lost;
 
@@ -71,7 +71,7 @@ int fake_cuda_n_lost(void)
     return n_lost;
 }
 
-/* What becomes of memory that others have open then is undefined; here it stays, and that is an error. */
+/* Freeing memory that other processes have open is undefined; here the memory stays, and the call fails. */
 int cuMemFree_v2(plait_cu_address_t memory)
 {
     LOCKED;
@@ -88,8 +88,7 @@ int cuMemFree_v2(plait_cu_address_t memory)
     return 0;
 }
 
-/* PLAIT_FAKE_FORGIVES=1: memory of a device that has failed, for which nothing is called any more, goes
- * with the driver. */
+/* PLAIT_FAKE_FORGIVES=1: memory of a failed device, which no call gives back, is freed with the driver. */
 __attribute__((destructor)) static void free_blocks(void)
 {
     for (int i = 0; i < MAX_BLOCKS && number_of_environment("PLAIT_FAKE_FORGIVES", 0);
@@ -122,7 +121,7 @@ int cuPointerGetAttribute(void *value, int attribute, plait_cu_address_t memory)
     return 0;
 }
 
-/* PLAIT_FAKE_WIDE=n: a block seems to go on for so many bytes, as where others are mapped behind it. */
+/* PLAIT_FAKE_WIDE=n: a block seems n bytes longer, as if other blocks were mapped behind it. */
 int cuMemGetAddressRange_v2(plait_cu_address_t *base, size_t *n,
                             plait_cu_address_t memory)
 {
@@ -138,7 +137,7 @@ int cuMemGetAddressRange_v2(plait_cu_address_t *base, size_t *n,
     return 0;
 }
 
-/* How often a handle was asked for; for the tests. */
+/* Number of times that a handle was asked for; for the tests. */
 int fake_cuda_n_handles(void);
 static int n_handles;
 

@@ -50,7 +50,7 @@ static int result_of(const char *name)
         }                                 \
     } while (0)
 
-/* Of the stand-in of the driver. */
+/* A function of the driver's stand-in. */
 static void *driver(const char *name)
 {
     void *handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -93,7 +93,7 @@ int cusolverMgDestroy(plait_cusolver_mg_t solver)
     return 0;
 }
 
-/* Once. */
+/* May be called only once. */
 int cusolverMgDeviceSelect(plait_cusolver_mg_t solver, int n_devices, int ids[])
 {
     MAY_FAIL;
@@ -161,7 +161,7 @@ int cusolverMgDestroyMatrixDesc(plait_cusolver_mg_matrix_t matrix)
     return 0;
 }
 
-/* What all functions want of a matrix. */
+/* Checks what all functions require of a matrix. */
 static int judge_matrix(plait_cusolver_mg_t solver, int uplo, int n, void *a[], int row,
                         int column, plait_cusolver_mg_matrix_t matrix, int compute)
 {
@@ -209,7 +209,7 @@ static void ask(plait_cusolver_mg_t solver, int what, plait_cusolver_mg_matrix_t
     change_current(solver->ids[solver->n_devices - 1]);
 }
 
-/* Work memory was asked for the same thing; it is the library's. */
+/* Work memory must be asked for the same operation and matrix; the library overwrites it. */
 static int take_work(plait_cusolver_mg_t solver, int what,
                      plait_cusolver_mg_matrix_t matrix, void *work[], int64_t n_work)
 {
@@ -240,7 +240,7 @@ int cusolverMgSyevd_bufferSize(plait_cusolver_mg_t solver, int has_vectors, int 
     return result;
 }
 
-/* Where column j of the matrix is, as a number of columns. */
+/* The place of column j of the matrix, in columns. */
 static int64_t place_of(const struct plait_cusolver_mg_matrix *m, int64_t j,
                         int *device_p)
 {
@@ -250,7 +250,7 @@ static int64_t place_of(const struct plait_cusolver_mg_matrix *m, int64_t j,
     return k / m->grid->n_devices * m->block + j % m->block;
 }
 
-/* The lower triangle, and what it says of the upper one. */
+/* Gathers the lower triangle, and mirrors it to the upper triangle. */
 static void gather(const struct plait_cusolver_mg_matrix *d, void *const a[],
                    double complex *m, double complex *v)
 {
@@ -329,7 +329,7 @@ int cusolverMgPotrf_bufferSize(plait_cusolver_mg_t solver, int uplo, int n, void
     return result;
 }
 
-/* All columns to the devices. */
+/* Copies all columns to the devices. */
 static void write_back(const struct plait_cusolver_mg_matrix *d, void *const a[],
                        const double complex *m)
 {
@@ -368,7 +368,7 @@ int cusolverMgPotrf(plait_cusolver_mg_t solver, int uplo, int n, void *a[], int 
     return 0;
 }
 
-/* As it is on the devices. */
+/* Copies the matrix from the devices as it is. */
 static void read_all(const struct plait_cusolver_mg_matrix *d, void *const a[],
                      double complex *m)
 {
@@ -382,7 +382,7 @@ static void read_all(const struct plait_cusolver_mg_matrix *d, void *const a[],
     }
 }
 
-/* Right-hand sides are dealt out alike. */
+/* Right-hand sides must be dealt out like the matrix. */
 static int judge_rhs(plait_cusolver_mg_t solver, int uplo, int n, int n_rhs, void *a[],
                      int row, int column, plait_cusolver_mg_matrix_t matrix, void *b[],
                      int row_b, int column_b, plait_cusolver_mg_matrix_t rhs,

@@ -17,7 +17,7 @@
 
 enum { NO_MEMORY = 2, INVALID = 3, INTERNAL = 7, MAX_DEVICES = 16, BROKEN = -3 };
 
-/* Ranks of one communicator. */
+/* The ranks of one communicator. */
 typedef struct world {
     uint64_t id;
     int n_ranks, n_joined, n_in; /* in a call */
@@ -46,7 +46,7 @@ struct plait_cusolver_mp_matrix {
     char job;
 };
 
-/* A rank's arguments; addresses as its device sees them, then as the host does. */
+/* A rank's arguments; addresses as its device sees them, then as the host sees them. */
 typedef struct part {
     world_t *world;
     int rank;
@@ -82,7 +82,7 @@ static int result_of(const char *name, int device)
         }                                          \
     } while (0)
 
-/* A function of the test's own, or of the stand-in of NCCL. */
+/* A function of the test itself, or of NCCL's stand-in. */
 static void find(const char *library, const char *name, void *function_p)
 {
     void *handle = (library != NULL) ? dlopen(library, RTLD_NOW | RTLD_NOLOAD) : NULL;
@@ -151,7 +151,7 @@ static world_t *world_of(uint64_t id, int n_ranks)
     return world;
 }
 
-/* When it is unloaded: grids that nobody could destroy, since peers did not come, and their worlds. */
+/* At unload: frees grids that nobody could destroy because peers did not come, and their worlds. */
 __attribute__((destructor)) static void forget_worlds(void)
 {
     while (worlds != NULL) {
@@ -174,7 +174,7 @@ static int break_world(world_t *world, int result)
     return result;
 }
 
-/* All ranks come. */
+/* All ranks must come. */
 int cusolverMpCreateDeviceGrid(plait_cusolver_mp_t solver,
                                plait_cusolver_mp_grid_t *grid, plait_nccl_comm_t comm,
                                int32_t n_rows, int32_t n_columns, int mapping)
@@ -209,7 +209,7 @@ int cusolverMpCreateDeviceGrid(plait_cusolver_mp_t solver,
     return 0;
 }
 
-/* What is known of a world stays: numbers are not used again. */
+/* The world stays known, since its number is not used again. */
 int cusolverMpDestroyGrid(plait_cusolver_mp_grid_t grid)
 {
     grid->world->grids[grid->rank] = NULL;
@@ -240,7 +240,7 @@ int cusolverMpDestroyMatrixDesc(plait_cusolver_mp_matrix_t matrix)
     return 0;
 }
 
-/* What both functions want. */
+/* Checks the arguments of both functions. */
 static bool is_good(plait_cusolver_mp_t solver, const char *job, int uplo, int64_t n,
                     const void *a, int64_t row, int64_t column,
                     plait_cusolver_mp_matrix_t matrix, const void *w, const void *v,
@@ -276,7 +276,7 @@ int cusolverMpSyevd_bufferSize(plait_cusolver_mp_t solver, char *job, int uplo,
     return 0;
 }
 
-/* Where column j of the matrix is, as a number of columns. */
+/* The place of column j of the matrix, in columns. */
 static int64_t place_of(const part_t *p, int64_t j, int *rank_p)
 {
     const int64_t k = j / p->block;
@@ -285,7 +285,7 @@ static int64_t place_of(const part_t *p, int64_t j, int *rank_p)
     return k / p->world->n_ranks * p->block + j % p->block;
 }
 
-/* The lower triangle, and what it says of the upper one. */
+/* Gathers the lower triangle, and mirrors it to the upper triangle. */
 static void gather(const part_t *p, double complex *m, double complex *v)
 {
     int rank = 0;
@@ -319,7 +319,7 @@ static void write_column(const part_t *p, int64_t j, double w, const double comp
     }
 }
 
-/* By the last one that comes. */
+/* Called by the last rank that comes. */
 static void solve(const part_t *p)
 {
     const int64_t n = p->n;
@@ -343,7 +343,7 @@ static void solve(const part_t *p)
     free(is_taken);
 }
 
-/* In the order of its device's stream. */
+/* Runs in the order of its device's stream. */
 static void run_syevd(plait_device_t *device, void *argument)
 {
     part_t *p = argument;

@@ -1,4 +1,4 @@
-/* A library that has one of the functions that are looked for in libraries of every name. */
+/* A library with one of the functions that plait looks for in libraries of every name. */
 int nvrtcVersion(int *major, int *minor);
 
 int nvrtcVersion(int *major, int *minor)

@@ -1,5 +1,5 @@
-/* A stand-in of cuSOLVER on the host, by the definition. It judges its arguments as the real one does,
- * wants the memory that it has asked for, and overwrites it.
+/* A stand-in of cuSOLVER on the host, by the definition. It checks its arguments as cuSOLVER does, requires
+ * the memory that it has asked for, and overwrites it.
  *
  * PLAIT_FAKE_SYEVD_MOST=n   syevd refuses larger matrices when it is asked for its memory */
 #include "fake_cuda_eigen.h"
@@ -50,7 +50,7 @@ int cusolverDnDestroyParams(plait_cusolver_params_t params)
     return 0;
 }
 
-/* What is asked for, and what came. */
+/* The memory that was asked for, and the memory given. */
 typedef struct {
     void *device;
     size_t n_device;
@@ -81,7 +81,7 @@ static int begin(plait_cusolver_t solver, const void *params, bool is_good,
     return result;
 }
 
-/* The memory is its own to the end. */
+/* The memory belongs to the call until its end. */
 static int end(const memory_t *got)
 {
     memset(got->device, 0xff, got->n_device);

@@ -1,5 +1,5 @@
-/* Stand-ins of CUDA's toolkit on the host, for tests of what calls it: a compiler that compiles nothing,
- * transforms by the definition, and the versions of the rest. One text for all of the libraries. */
+/* Stand-ins of CUDA's toolkit on the host, for tests of its callers: a compiler that compiles nothing,
+ * transforms by the definition, and the versions of the rest. All libraries share this source. */
 #include "fake_cuda.h"
 
 #include <complex.h>
@@ -10,7 +10,7 @@ pthread_mutex_t fake_cuda_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* ---- Versions ------------------------------------------------------------------------------- */
 
-/* 13.0 or what the test says. */
+/* Version 13.0, or the version that the test sets. */
 static int property(int which, int *value)
 {
     int version = number_of_environment("PLAIT_FAKE_TOOLKIT", 13000);
@@ -54,7 +54,7 @@ struct plait_nvrtc_program {
 
 static int n_compiled;
 
-/* How often something was compiled; for the tests. */
+/* Number of compilations; for the tests. */
 int fake_cuda_n_compiled(void);
 
 int fake_cuda_n_compiled(void)
@@ -201,7 +201,7 @@ int cufftDestroy(plait_cufft_t plan)
     return 0;
 }
 
-/* For tests: plans that there are now. */
+/* For tests: the number of plans alive. */
 int fake_ffts(void);
 int fake_ffts(void)
 {
@@ -221,7 +221,7 @@ int cufftSetAutoAllocation(plait_cufft_t plan, int is_automatic)
     return (is_automatic == 0) ? 0 : INVALID;
 }
 
-/* PLAIT_FAKE_FFT=n: it returns that. */
+/* PLAIT_FAKE_FFT=n: the call returns n. */
 int cufftMakePlanMany64(plait_cufft_t plan, int ndim, long long *n, long long *in_embed,
                         long long in_stride, long long in_distance,
                         long long *out_embed, long long out_stride,
@@ -314,7 +314,7 @@ static long long place(const fft_t *f, const long long index[], const long long 
     return at * stride;
 }
 
-/* Half of the complex numbers are not there: they are the others' conjugates. */
+/* Half of the complex numbers are not stored: they are conjugates of the other half. */
 static double complex operand(const fft_t *f, const void *in, long long batch,
                               const long long index[], bool is_double)
 {
@@ -355,7 +355,7 @@ static double complex sum_of(const fft_t *f, const void *in, long long batch,
     return sum;
 }
 
-/* From complex to real numbers the operand is destroyed, as cuFFT may. */
+/* A transform from complex to real numbers destroys its operand, as cuFFT may. */
 static void destroy_operand(const fft_t *f, void *in, bool is_double)
 {
     long long index[MAX_DIMS] = {0}, n_total = 1;
@@ -374,7 +374,7 @@ static void destroy_operand(const fft_t *f, void *in, bool is_double)
     }
 }
 
-/* Everything is read before anything is written: results may take the operands' place. */
+/* Reads everything before it writes anything: results may share the operands' memory. */
 int cufftXtExec(plait_cufft_t plan, void *in, void *out, int sign)
 {
     LOCKED;

@@ -1,5 +1,5 @@
-/* What older drivers have not. Virtual memory of the stand-in of CUDA's driver: files without names, mapped
- * where addresses were reserved. */
+/* Functions that older drivers lack: virtual memory of the stand-in of CUDA's driver. The memory is files
+ * without names, mapped at reserved addresses. */
 #include "fake_cuda_driver.h"
 
 #include <sys/mman.h>
@@ -8,14 +8,14 @@
 
 enum { GRAIN = 1 << 16 };
 
-/* By its address a handle. */
+/* A handle, known by its address. */
 typedef struct {
     int fd;
     size_t n;
     int n_held; /* by who has the handle, and by mappings */
 } physical_t;
 
-/* How many there are; for the tests. */
+/* Number of handles alive; for the tests. */
 int fake_cuda_n_physical(void);
 static int n_physical;
 
@@ -41,7 +41,7 @@ static void hold(plait_cu_memory_t handle, int n)
     }
 }
 
-/* Takes the file. */
+/* Takes over the file. */
 static plait_cu_memory_t physical(int fd, size_t n)
 {
     physical_t *p = malloc(sizeof(*p));
@@ -151,7 +151,7 @@ int cuMemAddressFree(plait_cu_address_t base, size_t n)
     return (munmap(fake_cuda_memory_of(base), n) == 0) ? 0 : INVALID_VALUE;
 }
 
-/* What is mapped cannot be reached yet. */
+/* Memory that is mapped is not accessible yet. */
 int cuMemMap(plait_cu_address_t base, size_t n, size_t offset, plait_cu_memory_t memory,
              unsigned long long flags)
 {
@@ -202,7 +202,7 @@ int cuMemSetAccess(plait_cu_address_t base, size_t n,
 
 /* ---- Kernels --------------------------------------------------------------------------------- */
 
-/* How many were loaded; for the tests. */
+/* Number of kernels loaded; for the tests. */
 int fake_cuda_n_loaded(void);
 static int n_loaded;
 

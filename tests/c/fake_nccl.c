@@ -25,7 +25,7 @@ typedef struct letter {
     char data[];
 } letter_t;
 
-/* Ranks with one id. */
+/* The ranks with one id. */
 typedef struct world {
     uint64_t id;
     int n_ranks, n_joined, n_leaving, n_left;
@@ -41,7 +41,7 @@ typedef struct {
     size_t n;
 } part_t;
 
-/* In the order of its stream; lives until that has come to it. */
+/* A group of calls, in the order of its stream; lives until the stream has run it. */
 typedef struct {
     plait_nccl_comm_t comm;
     int n_parts;
@@ -68,7 +68,7 @@ static _Thread_local group_t group;
 static _Thread_local void *group_stream;
 static _Thread_local int depth;
 
-/* The check device is the test's. */
+/* Functions of the test's check device. */
 static void *(*view_of)(const plait_device_t *, const void *);
 static void (*enqueue)(void *, void (*)(plait_device_t *, void *), const void *,
                        size_t);
@@ -175,8 +175,8 @@ int ncclCommInitRankConfig(plait_nccl_comm_t *comm_p, int n_ranks,
     return comm->is_blocking ? SUCCESS : IN_PROGRESS;
 }
 
-/* For the stand-in of cuSOLVERMp: a number that no other communicator's ranks have, or 0 where it does not
- * block; and this one among them. */
+/* For the stand-in of cuSOLVERMp: a number that is unique to the communicator, or 0 if the communicator does
+ * not block; and this rank's place in it. */
 uint64_t fake_nccl_seat(plait_nccl_comm_t comm, int *rank, int *n_ranks)
 {
     *rank = comm->rank;
@@ -202,7 +202,7 @@ int ncclCommGetAsyncError(plait_nccl_comm_t comm, int *result)
     return SUCCESS;
 }
 
-/* Under the mutex: the world of those who have left is over. */
+/* Under the mutex: frees the world once all its ranks have left. */
 static void leave_world(world_t *world)
 {
     world_t **place = &worlds;
@@ -222,7 +222,7 @@ static void leave_world(world_t *world)
     }
 }
 
-/* What is on streams ends first, one way or another. */
+/* Work on streams ends first, with or without success. */
 static int end_comm(plait_nccl_comm_t comm, bool is_abort)
 {
     (void)pthread_mutex_lock(&mutex);
@@ -306,7 +306,7 @@ static void post(const group_t *g, const part_t *part, const void *data)
     (void)pthread_cond_broadcast(&changed);
 }
 
-/* Under the mutex: whether it was there. */
+/* Under the mutex: whether the message was there. */
 static bool fetch(const group_t *g, const part_t *part, void *data)
 {
     letter_t **place = &g->comm->world->letters;
@@ -346,7 +346,7 @@ static void run_group(plait_device_t *device, void *argument)
     (void)pthread_mutex_unlock(&mutex);
 }
 
-/* Under the mutex: whether one end of a part has come to its first message. */
+/* Under the mutex: whether one end of a part has reached its first message. */
 static bool *has_come(const group_t *g, const part_t *part, bool is_peer)
 {
     const world_t *world = g->comm->world;
@@ -357,7 +357,7 @@ static bool *has_come(const group_t *g, const part_t *part, bool is_peer)
     return &world->has_come[(from * world->n_ranks + to) * 2 + is_sender];
 }
 
-/* To its stream, if its peers are there. */
+/* Enqueues the group on its stream, if its peers are there. */
 static void go_on(plait_nccl_comm_t comm)
 {
     bool is_connected = comm->is_connecting;

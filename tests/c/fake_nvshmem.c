@@ -25,7 +25,7 @@ enum { MAX_PES = 16, SUCCESS = 0, FAILURE = 1 };
 enum { WITH_UNIQUEID = 8, SIGNAL_SET = 9, COMPARE_GE = 5 };
 enum { NOT_STARTED, WITHOUT_DEVICE, STARTED, LIMITED_MPG };
 
-/* What PEs share, in a file that is named in the id. */
+/* The state that PEs share, in a file that the id names. */
 typedef struct {
     _Atomic int n_joined, n_shown;
     plait_device_handle_t pools[MAX_PES];
@@ -57,7 +57,7 @@ typedef struct {
     char *views[MAX_PES]; /* of all pools */
 } job_t;
 
-/* Of the test's device. */
+/* Functions of the test's device. */
 static struct {
     plait_device_t *(*current)(void);
     void *(*alloc)(plait_device_t *, int64_t);
@@ -93,7 +93,7 @@ static void find_test(void)
     find("check_device_fault", &test.fault);
 }
 
-/* NULL: there is none. */
+/* NULL if there is no job. */
 static job_t *job_of(const plait_device_t *device)
 {
     job_t *found = NULL;
@@ -257,7 +257,7 @@ void *nvshmem_malloc(size_t n)
     return job->pool;
 }
 
-/* Where a PE has what is at an address of the pool here; a fault where that is not of the pool. */
+/* The address at a PE that matches an address of the pool here; a fault if the address is not in the pool. */
 static char *view_of(const job_t *job, int pe, const void *address, size_t n)
 {
     const ptrdiff_t at = (const char *)address - job->pool;
@@ -336,7 +336,7 @@ void nvshmemx_signal_wait_until_on_stream(uint64_t *signal, int compare, uint64_
     test.enqueue(stream, run_wait, &work, sizeof(work));
 }
 
-/* A put is over when the stream goes on. */
+/* Puts are complete when the stream goes on. */
 void nvshmemx_quiet_on_stream(plait_cu_stream_t stream)
 {
     (void)stream;

@@ -16,7 +16,7 @@
 
 static char fakes_root[PATH_MAX - 256];
 
-/* A folder of this test's own, with those above it, below a new one in TMPDIR. */
+/* Makes a folder of this test's own, with its parents, in a new folder in TMPDIR. */
 static inline const char *folder_of(const char *name)
 {
     static char path[PATH_MAX];
@@ -36,7 +36,7 @@ static inline const char *folder_of(const char *name)
     return path;
 }
 
-/* A copy, since the loader takes two links to one file for one library. */
+/* Copies the file, since the loader takes two links to one file for one library. */
 static inline void put_fake(const char *fake, const char *folder, const char *name)
 {
     char from[PATH_MAX], to[PATH_MAX + 64];
@@ -68,7 +68,7 @@ static inline void remove_fakes(void)
     }
 }
 
-/* What a function of a stand-in counts. */
+/* The count that a stand-in's function returns. */
 static inline int ask_fake(const char *library, const char *function)
 {
     char path[PATH_MAX + 64];
@@ -83,13 +83,13 @@ static inline int ask_fake(const char *library, const char *function)
     return n;
 }
 
-/* Whether the text of the last error does. */
+/* Whether the text of the last error contains the word. */
 static inline bool says(const char *word)
 {
     return strstr(plait_error_text(), word) != NULL;
 }
 
-/* From now on CUDA is looked for there alone, or as usual (NULL). */
+/* From now on CUDA is looked for only there; NULL: as usual. */
 static inline void look_in(const char *folder)
 {
     plait_cuda_release();

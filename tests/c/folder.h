@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Its path begins with `name`, where temporary files are to be. */
+/* The path begins with `name`, in the directory for temporary files. */
 static inline void make_folder(const char *name, char *path, size_t n_bytes)
 {
     const char *tmp = getenv("TMPDIR");

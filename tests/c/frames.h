@@ -1,5 +1,5 @@
-/* XLA's side of call frames, for tests of handlers: an API made by hand, and frames with all that
- * they point to. */
+/* XLA's side of call frames, for tests of handlers: an API made by hand, and frames with everything they point
+ * to. */
 #ifndef PLAIT_TESTS_FRAMES_H
 #define PLAIT_TESTS_FRAMES_H
 
@@ -57,7 +57,7 @@ static inline void error_destroy(plait_ffi_error_destroy_t *args)
     n_destroyed++;
 }
 
-/* XLA's allocator on my_ordinal: where its memory comes from, and what is out. */
+/* XLA's allocator on my_ordinal: the source of its memory, and what is lent. */
 static _Thread_local struct {
     void *(*take)(int64_t n_bytes);
     void (*give)(void *memory);
@@ -88,7 +88,7 @@ static inline plait_ffi_error_t *memory_free(plait_ffi_memory_free_t *args)
     return NULL;
 }
 
-/* XLA's side of a future; an error's text is copied, as it lives on the thread that made it. */
+/* XLA's side of a future. An error's text is copied, since it lives on the thread that made it. */
 struct plait_ffi_future {
     pthread_mutex_t mutex;
     pthread_cond_t changed;

@@ -1,6 +1,6 @@
-/* What the fuzz targets share: numbers from the input, and a problem for the ranks of a
- * communicator made of them. Built with -DPLAIT_FUZZ=ON and clang a target is libFuzzer's;
- * otherwise main runs it on pseudo-random inputs, the same every time, or on files. */
+/* Shared by the fuzz targets: numbers from the input, and a problem for the ranks of a communicator made of
+ * these numbers. Built with -DPLAIT_FUZZ=ON and clang, a target is libFuzzer's. Otherwise main runs it on
+ * files, or on pseudo-random inputs, the same every time. */
 #ifndef PLAIT_TESTS_FUZZ_H
 #define PLAIT_TESTS_FUZZ_H
 
@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Inputs that came as far as to an execution, or a proof. */
+/* Inputs that got as far as an execution or a proof. */
 static int64_t n_far;
 
 /* ---- numbers from the input ---- */
@@ -70,8 +70,8 @@ typedef struct {
     plait_dtype_t dtype;
 } fuzz_array_t;
 
-/* The arguments of every rank; parameters may differ between ranks only where the operation
- * has them so (blocks of a route). */
+/* The arguments of every rank. Parameters may differ between ranks only if the operation allows it (blocks of
+ * a route). */
 typedef struct {
     const plait_op_t *op;
     int n_ranks;
@@ -147,7 +147,7 @@ static inline fuzz_array_t fuzz_array(input_t *in, plait_dtype_t dtype)
 
     for (int d = 0; d < array.ndim; d++) {
         int64_t n = next_number(in);
-        array.dims[d] = (n < 0) ? 0 : n; /* XLA has no others */
+        array.dims[d] = (n < 0) ? 0 : n; /* XLA has no other sizes */
     }
     return array;
 }
@@ -161,10 +161,10 @@ static inline fuzz_array_t with_rows(const fuzz_array_t *part, int64_t n_rows)
     return joined;
 }
 
-/* ---- problems that make sense, but for what is then changed in them ---- */
+/* ---- problems that make sense, except for what is changed afterwards ---- */
 
-/* What operand 0 and result 0 are: all alike; a rank's block or all of them; rows that go to
- * all and come from all; blocks of a route. */
+/* The roles of operand 0 and result 0: all alike; one rank's block or all blocks; rows that go to all and come
+ * from all; blocks of a route. */
 typedef enum { ALIKE, PART, JOINED, SENT, RECEIVED, BLOCKS_IN, BLOCKS_OUT } fuzz_role_t;
 
 typedef struct {
@@ -218,7 +218,7 @@ static inline fuzz_array_t array_in_role(const fuzz_problem_t *p, fuzz_role_t ro
     return with_rows(row, rows_of(p, role, rank));
 }
 
-/* Edges, most of them in distinct blocks; the number of blocks is the rank's own. */
+/* Makes edges, most of them with distinct blocks. Each rank has its own number of blocks. */
 static inline void make_route(fuzz_problem_t *p, input_t *in)
 {
     int64_t n = next_byte(in) % (FUZZ_MAX_LIST / PLAIT_EDGE_WORDS);
@@ -305,7 +305,7 @@ static inline void set_layout(fuzz_problem_t *p, const char *name,
     set_array(p, name, words, plait_layout_pack(layout, words));
 }
 
-/* Global arrays: operand and result on a layout each, with ghosts where there are any. */
+/* Makes global arrays: operand and result each have a layout, with ghosts if the operation has them. */
 static inline void make_mesh(fuzz_problem_t *p, input_t *in)
 {
     int ndim = 1 + next_byte(in) % 3;
@@ -351,8 +351,7 @@ static inline void make_mesh(fuzz_problem_t *p, input_t *in)
     }
 }
 
-/* Rows and columns of the dealt matrices of an operation, by its attributes: operands, then the
- * result. */
+/* Rows and columns of an operation's dealt matrices, named by its attributes: operands, then the result. */
 typedef struct {
     const char *op;
     const char *extents[3][2];
@@ -428,7 +427,7 @@ static inline void make_sense(fuzz_problem_t *p, input_t *in)
             p->args[r][i] = array_in_role(p, shape.arg, r, &row);
             p->rets[r][i] = array_in_role(p, shape.ret, r, &row);
         }
-        /* what follows operand 0 is a template of the result, then pairs of rank and tag */
+        /* operand 0 is followed by a template of the result, then by pairs of rank and tag */
         p->args[r][1] = p->rets[r][0];
         for (int i = 2; i < PLAIT_MAX_ARRAYS; i++) {
             p->args[r][i] = (fuzz_array_t){.ndim = 1, .dims = {2}, .dtype = PLAIT_S32};
@@ -442,7 +441,7 @@ static inline void make_sense(fuzz_problem_t *p, input_t *in)
     }
 }
 
-/* One number somewhere becomes another. */
+/* Changes one number somewhere. */
 static inline void make_fault(fuzz_problem_t *p, input_t *in)
 {
     int rank = next_byte(in) % p->n_ranks;
@@ -474,7 +473,7 @@ static inline void make_fault(fuzz_problem_t *p, input_t *in)
     }
     for (const plait_attr_t *a = p->op->attrs; a->name != NULL; a++) {
         for (int r = 0; r < p->n_ranks && a->kind == PLAIT_PARAM_ARRAY; r++) {
-            int64_t n = 0; /* what the decoder lets through */
+            int64_t n = 0; /* within what the decoder lets through */
             memcpy(&n, p->params[r] + a->count_offset, sizeof(n));
             n = (n < 0) ? 0 : (n > a->n_max) ? a->n_max : n;
             memcpy(p->params[r] + a->count_offset, &n, sizeof(n));
@@ -521,7 +520,7 @@ static inline plait_array_t plain_array(const fuzz_array_t *array, void *data)
         .dtype = array->dtype, .ndim = array->ndim, .dims = array->dims, .data = data};
 }
 
-/* Bytes of an array, -1 if there are more than `most`; 16 for an element of no known type. */
+/* Bytes of an array, -1 if there are more than `most`. An element of unknown type counts as 16. */
 static inline int64_t fuzz_bytes(const fuzz_array_t *array, int64_t most)
 {
     int64_t item = plait_dtype_bytes(array->dtype);

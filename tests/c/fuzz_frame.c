@@ -108,7 +108,7 @@ static void add_params(attrs_t *a, const fuzz_problem_t *p)
     }
 }
 
-/* All attributes of the operation; of some inputs one is of another type or not there. */
+/* All attributes of the operation; some inputs give an attribute another type, or omit it. */
 static void make_attrs(attrs_t *a, const fuzz_problem_t *p, input_t *in, int64_t comm)
 {
     int fault = next_byte(in);
@@ -159,7 +159,7 @@ typedef struct {
     plait_ffi_buffer_t *items[PLAIT_MAX_ARRAYS + 1];
 } buffers_t;
 
-/* Allocated exactly, so that a byte too far is seen; false if there are too many. */
+/* Allocates the exact sizes, so that one byte too far is seen; false if there are too many bytes. */
 static bool make_buffers(buffers_t *b, const fuzz_array_t arrays[], int n,
                          bool has_token)
 {
@@ -233,7 +233,7 @@ static bool is_matched(const plait_op_t *op)
     return is;
 }
 
-/* Results of two calls, over different rubbish, are the same bytes. */
+/* Two calls over different rubbish give the same bytes. */
 static void call_twice(const fuzz_problem_t *p, plait_ffi_frame_t *frame,
                        buffers_t *args, buffers_t *rets, handler_t handler)
 {

@@ -1,5 +1,5 @@
-/* Plans of all ranks, from any parameters and shapes: planning judges all of it, and ranks
- * whose plans agree fit together. Where they do not agree, the first fence ends the call. */
+/* Plans of all ranks, from any parameters and shapes: planning checks everything, and the plans of ranks that
+ * agree fit together. If plans do not agree, the first fence ends the call. */
 #include "fuzz.h"
 #include "plan/check.h"
 #include "plan/launch.h"
@@ -31,7 +31,7 @@ static plait_status_t plan_rank(const fuzz_problem_t *p, const plait_caps_t *cap
     return plait_op_plan(p->op, p->params[rank], &end, args, rets, plan_p);
 }
 
-/* As at a fence: every pair of ranks. */
+/* Compares every pair of ranks, as a fence does. */
 static bool all_agree(plait_plan_t *const plans[], int n)
 {
     bool do_agree = true;

@@ -1,10 +1,10 @@
-/* What a ghost is a copy of, slowly: one step towards the axis after the other. */
+/* The cell that a ghost copies, found slowly: one step towards the axis after the other. */
 #ifndef PLAIT_TESTS_GHOSTS_H
 #define PLAIT_TESTS_GHOSTS_H
 
 #include "plait/halo.h"
 
-/* The cell of an axis of n cells that an index is a copy of; -1: none. */
+/* The cell of an axis of n cells that this index copies; -1: none. */
 static inline int64_t ghost_cell(plait_boundary_t boundary, int64_t n, int64_t index)
 {
     while (n > 0 && (index < 0 || index >= n)) {

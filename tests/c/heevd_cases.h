@@ -1,5 +1,5 @@
-/* Eigendecompositions of dealt Hermitian matrices, for tests: matrices of many kinds, of which the triangle that is
- * not to be read is NaN, runs by threads that are judged by their residuals, and proofs of plans. */
+/* Eigendecompositions of dealt Hermitian matrices, for tests: many kinds of matrices, with NaN in the triangle
+ * that must not be read; runs by threads, judged by their residuals; and proofs of plans. */
 #ifndef PLAIT_TESTS_HEEVD_CASES_H
 #define PLAIT_TESTS_HEEVD_CASES_H
 
@@ -14,7 +14,7 @@ typedef enum {
     ZERO,
     IDENTITY,
     REPEATED,  /* three eigenvalues */
-    CLUSTERED, /* groups that are closer than rounding, across the ranks' shares */
+    CLUSTERED, /* groups closer than rounding, across the ranks' shares */
     GRADED,    /* 1 to 1e-12, large entries first or last */
     GRADED_UP,
     WILKINSON, /* 21 x 21 blocks, glued */
@@ -138,7 +138,7 @@ static inline matrix_t make_matrix(kind_t kind, plait_dtype_t dtype, int64_t n)
     return a;
 }
 
-/* As the dtype has it. */
+/* Rounds the matrix to its dtype. */
 static inline void round_matrix(matrix_t *a, plait_dtype_t dtype)
 {
     for (int64_t j = 0; j < a->n; j++) {
@@ -159,7 +159,7 @@ static inline plait_dtype_t real_of(plait_dtype_t dtype)
     return is_single(dtype) ? PLAIT_F32 : PLAIT_F64;
 }
 
-/* What is decomposed, and how. */
+/* The matrix to decompose, and how. */
 typedef struct {
     plait_dtype_t dtype;
     int64_t n, block;
@@ -201,7 +201,7 @@ static inline dealt_run_t heevd_run(const case_t *c, const char *text,
                          .text = text};
 }
 
-/* As a C program does it. */
+/* Makes the plan as a C program does. */
 static inline plait_status_t plan_of(const plait_comm_t *comm, const void *problem,
                                      plait_plan_t **plan_p)
 {
@@ -269,7 +269,7 @@ static inline double norm_of(const matrix_t *a, double scale)
     return norm;
 }
 
-/* Eigenvalues alone have nothing but their moments: the trace, and the sum of squares. */
+/* Without vectors only moments can be checked: the trace, and the sum of squares. */
 static inline void judge_values(const dealt_run_t *t, const matrix_t *a, double bound,
                                 double scale)
 {
@@ -343,7 +343,7 @@ static inline void check_kind(kind_t kind, plait_dtype_t dtype, int64_t n,
                &(case_t){dtype, n, block, 0, has_vectors ? n : 0, n_ranks, direct});
 }
 
-/* What is not finite, wherever it stands: all ranks say so, and have NaN. */
+/* A number that is not finite, at any place: all ranks report it and get NaN. */
 static inline void check_not_finite(int n_ranks, plait_direct_t direct)
 {
     const double bad[] = {(double)NAN, (double)INFINITY};

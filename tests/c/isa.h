@@ -11,7 +11,7 @@
 
 enum { N_ISAS = 4 };
 
-/* From now on the l-th is taken; false: it is not there. */
+/* Uses the l-th instruction set from now on; false: the processor lacks it. */
 static inline bool isa_use(int l)
 {
     static const char *const isa[N_ISAS] = {"generic", "sse2", "avx2", "avx512"};

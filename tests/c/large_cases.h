@@ -1,5 +1,5 @@
-/* Arrays of more than 2^31 elements on two ranks: every byte is looked at. Each rank has one
- * array of 2 GiB at a time. */
+/* Arrays of more than 2^31 elements on two ranks; every byte is checked. Each rank has one array of 2 GiB at a
+ * time. */
 #ifndef PLAIT_TESTS_LARGE_CASES_H
 #define PLAIT_TESTS_LARGE_CASES_H
 
@@ -13,7 +13,7 @@
 
 enum { LARGE_WORD = 8, SKIPPED = 77 };
 
-/* The number in the first line of a file that has one, INT64_MAX without. */
+/* The number in the first line of a file; INT64_MAX if there is none. */
 static inline int64_t large_number(const char *path, const char *format)
 {
     char line[128];
@@ -29,8 +29,8 @@ static inline int64_t large_number(const char *path, const char *format)
     return number;
 }
 
-/* Whether two of these arrays and what carries them fit into the machine and into the share
- * of a container, with room for everybody else. */
+/* Whether two of these arrays and their transport fit into the machine and into a container's share, with room
+ * for everybody else. */
 static inline bool large_fits(void)
 {
     const int64_t n_wanted = INT64_C(7) << 30;
@@ -42,13 +42,13 @@ static inline bool large_fits(void)
            (n_most == INT64_MAX || n_used == INT64_MAX || n_most - n_used >= n_wanted);
 }
 
-/* The number at byte i, a multiple of 8. Not random, so that 2 GiB of them take no time. */
+/* The number at byte i, a multiple of 8. It is not random, so that making 2 GiB takes no time. */
 static inline uint64_t large_word(uint64_t seed, int64_t i)
 {
     return ((uint64_t)i << 8) ^ (seed * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* Whole words from the start, and the rest of the last one. */
+/* Whole words from the start, then the rest of the last word. */
 static inline void large_fill(unsigned char *x, int64_t n, uint64_t seed)
 {
     int64_t end = n - n % LARGE_WORD;
@@ -110,7 +110,7 @@ static inline void large_send(plait_comm_t *comm, unsigned char *x)
     CHECK(large_wrong(x, LARGE_N, 5, 0) == 0, "send and recv, rank %d", me);
 }
 
-/* The last rank's rows go behind the first one's, beyond 2^31. */
+/* The last rank's rows go behind those of the first one, beyond 2^31. */
 static inline void large_gatherv(plait_comm_t *comm, unsigned char *x)
 {
     const int64_t counts[] = {LARGE_N - 8, 8};

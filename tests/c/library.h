@@ -1,4 +1,4 @@
-/* Work of a library that plait waits for, as NCCL's: nobody sees how far it is. */
+/* Work of a library that plait waits for, such as NCCL's: its progress is not visible. */
 #ifndef PLAIT_TESTS_LIBRARY_H
 #define PLAIT_TESTS_LIBRARY_H
 
@@ -11,7 +11,7 @@
 #include "plan/plan.h"
 
 typedef struct {
-    int64_t n_ns;  /* that it takes                                */
+    int64_t n_ns;  /* how long it takes                            */
     bool is_begun; /* by all ranks; or who is waited for is to come */
 } library_t;
 

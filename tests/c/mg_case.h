@@ -1,5 +1,5 @@
-/* One call of the library that takes several CUDA devices at once: its operands, dealt out to these devices,
- * and what came out, judged by its residual. */
+/* One call of the library that takes several CUDA devices at once: its operands, dealt out to the devices, and
+ * its results, judged by their residual. */
 #ifndef PLAIT_TESTS_MG_CASE_H
 #define PLAIT_TESTS_MG_CASE_H
 
@@ -38,7 +38,7 @@ static inline void take(part_t *p, int64_t n_bytes, char **memory_p)
     *memory_p = memory;
 }
 
-/* Not yet planned. */
+/* A case that is not yet planned. */
 static inline case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype,
                              int64_t n, int64_t block, bool has_vectors,
                              plait_joint_op_t op)
@@ -60,7 +60,7 @@ static inline case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype
                    "%s of %s %lld in blocks of %lld on %d, vectors %d", names[op],
                    plait_dtype_name(dtype), (long long)n, (long long)block, n_devices,
                    (int)has_vectors);
-    if (n <= INT32_MAX) { /* what is longer is planned only */
+    if (n <= INT32_MAX) { /* longer matrices are only planned */
         c.n_bytes = plait_dealt_bytes(&c.d);
     }
     c.rhs = c.d;
@@ -73,7 +73,7 @@ static inline case_t case_of(int n_devices, const int ids[], plait_dtype_t dtype
     return c;
 }
 
-/* Definite for potrf; its lower triangle is the factor that potrs and potri have. */
+/* Definite for potrf; the lower triangle is the factor for potrs and potri. */
 static inline double complex element(const case_t *c, int64_t i, int64_t j)
 {
     const double complex z =
@@ -106,7 +106,7 @@ static inline void fill_rhs(case_t *c, int device)
     }
 }
 
-/* The lower triangle; the rest is not to be read. */
+/* Fills the lower triangle; the rest must not be read. */
 static inline void fill(case_t *c, int device)
 {
     char *host = c->parts[device].host;
@@ -125,7 +125,7 @@ static inline void fill(case_t *c, int device)
     }
 }
 
-/* With work memory and matrices on all devices, which are idle then. */
+/* Allocates work memory and matrices on all devices, which are idle afterwards. */
 static inline void open_case(case_t *c)
 {
     void *memory = NULL;
@@ -157,7 +157,7 @@ static inline void open_case(case_t *c)
     }
 }
 
-/* Also of devices that have failed, which nothing enters any more. */
+/* Also for devices that have failed, which nothing can enter any more. */
 static inline void close_case(case_t *c)
 {
     for (int i = 0; i < c->h.n_devices; i++) {
@@ -179,7 +179,7 @@ static inline void close_case(case_t *c)
     }
 }
 
-/* The devices' parts to host memory. */
+/* Copies the devices' parts to host memory. */
 static inline void fetch(case_t *c)
 {
     for (int i = 0; i < c->h.n_devices; i++) {
@@ -195,7 +195,7 @@ static inline void fetch(case_t *c)
     }
 }
 
-/* Inside of the last device, which is current before and after. */
+/* Called inside of the last device, which is current before and after. */
 static inline plait_status_t solve(case_t *c, int32_t *info_p)
 {
     const int n = c->h.n_devices;
@@ -265,7 +265,7 @@ static inline double complex *squares(const case_t *c)
     return a;
 }
 
-/* What came, column by column; of an inverse the lower triangle is there. */
+/* The results, column by column; of an inverse, the lower triangle. */
 static inline double complex *solutions(const case_t *c, int64_t n_columns)
 {
     const int64_t n = c->d.n;
@@ -281,7 +281,7 @@ static inline double complex *solutions(const case_t *c, int64_t n_columns)
     return y;
 }
 
-/* A x - b of all columns; or of the inverse, of which the lower triangle is there, A y - 1. */
+/* A x - b of all columns; or A y - 1 for the inverse y, which has only its lower triangle. */
 static inline void judge_solution(case_t *c)
 {
     const int64_t n = c->d.n;
@@ -317,7 +317,7 @@ static inline void judge_solution(case_t *c)
     plait_free(y);
 }
 
-/* Of the lower triangle of a factor. */
+/* Judges the lower triangle of a factor. */
 static inline void judge_factor(case_t *c)
 {
     const int64_t n = c->d.n;

@@ -1,5 +1,5 @@
-/* MPI that reads device memory, for mpi_device.c: a stand-in of it is the real MPI while a check
- * device lets its memory be read. Where it does not MPI would end the program. */
+/* MPI that reads device memory, for mpi_device.c. Its stand-in is the real MPI while a check device lets its
+ * memory be read. If the device does not, MPI would end the program. */
 #ifndef PLAIT_TESTS_MPI_AWARE_H
 #define PLAIT_TESTS_MPI_AWARE_H
 
@@ -25,9 +25,9 @@
 
 static struct {
     plait_device_t *device;
-    bool can;      /* MPI reads its memory */
-    bool is_wrong; /* but not what was there */
-    int says;      /* what the library says of itself */
+    bool can;      /* MPI reads the device's memory */
+    bool is_wrong; /* but gets other bytes than were there */
+    int says;      /* what the library says about itself */
     char folder[256];
 } aware;
 
@@ -76,7 +76,7 @@ plait_status_t __wrap_plait_mpi_exchange(plait_session_t *session, int n_sends,
     return status;
 }
 
-/* Halves whose bytes MPI itself is to find. */
+/* Opens or closes a half whose bytes MPI itself is to find. */
 static inline void aware_open_half(const plait_half_t *half, bool is_open)
 {
     if (aware.can && plait_half_is_given(half) && half->parcel == NULL &&
@@ -113,7 +113,7 @@ static inline plait_status_t aware_find(int ordinal, plait_device_t **device_p)
     return PLAIT_OK;
 }
 
-/* The rank remembers nothing yet. */
+/* Makes the rank forget all answers. */
 static inline void aware_begin(plait_device_t *device)
 {
     aware.device = device;
@@ -131,7 +131,7 @@ static inline void aware_end(void)
     plait_device_set_finder(NULL);
 }
 
-/* What a proof leaves behind. */
+/* Remembers an answer as a proof does. */
 static inline void aware_remember(plait_aware_distance_t distance, const char *answer)
 {
     char key[4096], file[PATH_MAX], folder[PATH_MAX];
@@ -160,7 +160,7 @@ static inline plait_comm_t *aware_open(uint64_t bits)
     return comm;
 }
 
-/* By which way a new communicator goes: what it copies between host and device, and on it. */
+/* The way of a new communicator, told by what it copies between host and device, and on the device. */
 typedef enum { BY_STAGING, BY_MPI, BY_MPI_ASIDE } aware_way_t;
 
 static inline void aware_expect(plait_comm_t *comm, aware_way_t way, const char *what)
@@ -193,7 +193,7 @@ static inline void aware_expect_new(uint64_t bits, aware_way_t way, const char *
     plait_comm_destroy(&comm);
 }
 
-/* All ranks are refused, with the reason of the one that is not as it should be. */
+/* All ranks are refused, with the reason of the rank that is not as it should be. */
 static inline void aware_expect_refusal(uint64_t bits, const char *why)
 {
     plait_comm_t *comm = aware_open(bits);
@@ -209,8 +209,8 @@ static inline void aware_expect_refusal(uint64_t bits, const char *why)
     plait_comm_destroy(&comm);
 }
 
-/* Who is asked, in order: the user, the library, the proof. Nothing is shown to other processes, so
- * that none of the ways before it is taken, and all goes by copies on the device. */
+/* Who is asked, in order: the user, the library, the proof. Nothing is shown to other processes. So none of
+ * the earlier ways is taken, and all bytes go by copies on the device. */
 static inline void aware_choices(uint64_t bits, int rank)
 {
     check_device_refuse(aware.device, CHECK_DEVICE_SHOWS_NONE);
@@ -250,7 +250,7 @@ static inline void aware_choices(uint64_t bits, int rank)
     check_device_refuse(aware.device, CHECK_DEVICE_SHOWS_ALL);
 }
 
-/* Who asks for MPI gets it from device memory where it may, though there is a shorter way. */
+/* A user who asks for MPI gets it from device memory where that is possible, even if there is a shorter way. */
 static inline void aware_asked_for(uint64_t bits)
 {
     for (int may = 0; may < 2; may++) {
@@ -263,7 +263,7 @@ static inline void aware_asked_for(uint64_t bits)
     (void)unsetenv("PLAIT_GPU_AWARE");
 }
 
-/* What MPI is to read is not copied, on the device or elsewhere. */
+/* Memory that MPI is to read is not copied, on the device or elsewhere. */
 static inline void aware_places(uint64_t bits)
 {
     plait_comm_t *comm = aware_open(bits);
@@ -275,7 +275,7 @@ static inline void aware_places(uint64_t bits)
     plait_comm_destroy(&comm);
 }
 
-/* A matched transfer before any collective: what is copied between host and device, and on it. */
+/* A matched transfer before any collective: checks the copies between host and device, and on the device. */
 static inline void aware_expect_matched(uint64_t bits, aware_way_t way)
 {
     enum { N = 40000 };
@@ -298,7 +298,7 @@ static inline void aware_expect_matched(uint64_t bits, aware_way_t way)
     plait_comm_destroy(&comm);
 }
 
-/* Where messages are MPI's: in one node without direct access. Ranks may differ, too. */
+/* When MPI carries the messages: in one node without direct access. Ranks may also differ. */
 static inline void aware_matched(uint64_t bits, int rank)
 {
     plait_comm_t *comm = NULL;
@@ -333,7 +333,7 @@ static inline void aware_matched(uint64_t bits, int rank)
     (void)unsetenv("PLAIT_DIRECT");
 }
 
-/* Each call to one rank's device fails once; the others get to know, and what comes after is right. */
+/* Each call to one rank's device fails once. The other ranks learn of it, and later operations are right. */
 static inline void aware_failures(uint64_t bits)
 {
     enum { N = 3000 };
@@ -362,12 +362,12 @@ static inline void aware_failures(uint64_t bits)
         calls = (double)(check_device_counts(aware.device).n_calls - before);
         CHECK(plait_bcast(comm, 0, PLAIT_F64, 1, &calls, &n_here) == PLAIT_OK,
               "after it");
-        n_calls = (n == 0) ? (int64_t)n_here : n_calls; /* the way is open then */
+        n_calls = (n == 0) ? (int64_t)n_here : n_calls; /* the way is open by then */
     }
     plait_comm_destroy(&comm);
 }
 
-/* The proof itself, by a library that does, and by one that does something else. */
+/* The proof itself, by a library that reads device memory, and by one that does something else. */
 static inline void aware_proof(uint64_t bits)
 {
     plait_comm_t *comm = aware_open(bits);

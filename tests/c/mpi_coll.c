@@ -20,7 +20,7 @@ static plait_comm_t *open_on(uint64_t bits)
     return comm;
 }
 
-/* Ranks that disagree learn of it where there are fences. */
+/* Fences tell all ranks that they disagree. */
 static void check_disagreement(plait_comm_t *comm)
 {
     bool is_odd = plait_comm_rank(comm) == 1;
@@ -34,7 +34,8 @@ static void check_disagreement(plait_comm_t *comm)
     CHECK(plait_allgather(comm, PLAIT_F64, 2, x, y) == PLAIT_OK, "and on");
 }
 
-/* A plan is for the communicators whose ranks reach each other as on that for which it was made. */
+/* A plan is valid for communicators whose ranks reach each other as on the communicator that it was made
+ * for. */
 static plait_status_t gather_as(plait_comm_t *comm, const plait_comm_t *made_for)
 {
     const plait_allgather_params_t params = {0};
@@ -81,7 +82,7 @@ static void check_foreign_plans(uint64_t world)
     plait_comm_destroy(&other);
 }
 
-/* A plan that one rank starts before it tells the others to; what is called meanwhile goes its way. */
+/* One rank starts a plan before it tells the others to start; calls in between run as usual. */
 static void check_started(uint64_t world)
 {
     enum { N = 3000, N_STARTED = 5 };
@@ -156,7 +157,7 @@ static void check_late_receiver(uint64_t world)
     plait_free(data);
 }
 
-/* And one without receiver does not keep close from ending. */
+/* A buffered send without a receiver does not keep close from returning. */
 static void check_lost(uint64_t world)
 {
     const char *level = getenv("PLAIT_LOG");
@@ -175,7 +176,7 @@ static void check_lost(uint64_t world)
     }
 }
 
-/* MPI_Finalize finds a buffered send under way, on a communicator that is still open. */
+/* MPI_Finalize meets a buffered send under way, on a communicator that is still open. */
 static void send_and_finalize(uint64_t world)
 {
     const struct timespec nap = {.tv_nsec = 200000000};

@@ -51,8 +51,8 @@ static unsigned char byte_of(int rank, int64_t i)
     return (unsigned char)(i * 31 + (i >> 8) * 7 + rank * 101 + 3);
 }
 
-/* What a rank publishes in a round: nothing, few bytes, the most, and whatever lies between,
- * mostly another number on every rank. */
+/* Bytes that a rank publishes in a round: none, few, the most, and numbers between, which mostly differ
+ * between ranks. */
 static int64_t published(const plait_endpoint_t *end, int rank, int round)
 {
     static const int64_t sizes[] = {0, 8, 63, 64, 65, 200, 256};
@@ -107,8 +107,7 @@ static void fence_at(plait_session_t *session, const void *slot)
     CHECK(session->end->transport->fence(session, &mine, NULL, 0) == PLAIT_OK, "fence");
 }
 
-/* n_rows rows of row bytes, stride apart at the peer; here in pieces of another size.
- */
+/* n_rows rows of row bytes, stride apart at the peer; here in pieces of another size. */
 static void check_read(plait_session_t *session, int peer, int64_t n_rows, int64_t row,
                        int64_t stride, int64_t piece)
 {
@@ -179,7 +178,7 @@ static void check_reads(plait_endpoint_t *end)
     plait_free(mine);
 }
 
-/* A rank's pattern in rows of every peer's memory, scattered from pieces. */
+/* Writes a rank's pattern into rows of every peer's memory, from scattered pieces. */
 static void check_write(plait_session_t *session, unsigned char *mine, int64_t n_rows,
                         int64_t row, int64_t stride, int64_t piece)
 {
@@ -256,7 +255,7 @@ static void check_writes(plait_endpoint_t *end)
     plait_free(mine);
 }
 
-/* Two messages for each pair, the second of them empty for some. */
+/* Two messages for each pair; for some pairs the second is empty. */
 static int64_t exchange_bytes(int from, int to, int k)
 {
     static const int64_t sizes[] = {1, 4096, 0, 3 << 20, 100000};

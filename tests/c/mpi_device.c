@@ -21,7 +21,7 @@ static plait_status_t find_mine(int ordinal, plait_device_t **device_p)
     return (ordinal == device->ordinal) ? PLAIT_OK : PLAIT_ERR_UNSUPPORTED;
 }
 
-/* Where memory is shown collectives come across, and nothing of them goes through the host. */
+/* If memory is shown, collectives go from device to device, and no data goes through the host. */
 static void check_all(uint64_t bits, bool is_shown)
 {
     plait_comm_t *comm = NULL;
@@ -56,8 +56,8 @@ static void check_all(uint64_t bits, bool is_shown)
     plait_device_set_finder(NULL);
 }
 
-/* One rank whose memory nobody is shown: none goes that way. Without direct access matched transfers are
- * messages, of chunks. */
+/* If one rank's memory is shown to nobody, no rank uses that way. Without direct access, matched transfers are
+ * messages in chunks. */
 static void check_hidden(uint64_t bits, int rank)
 {
     if (rank == 0) {

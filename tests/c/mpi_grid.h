@@ -1,5 +1,5 @@
-/* Ranks that are processes find out whether their devices work as one, before the first operation that has
- * use for it, for mpi_device.c: what is called is none of a library, and computes nothing. */
+/* For mpi_device.c: ranks that are processes find out whether their devices work as one, before the first
+ * operation that can use it. The functions called here are of no library and compute nothing. */
 #ifndef PLAIT_TESTS_MPI_GRID_H
 #define PLAIT_TESTS_MPI_GRID_H
 
@@ -16,9 +16,9 @@ struct plait_process_grid {
 };
 
 static struct plait_process_grid grid_seat;
-static plait_status_t grid_may; /* what this rank says of itself */
+static plait_status_t grid_may; /* this rank's own answer */
 static int grid_n_asked, grid_n_joined, grid_n_closed, grid_n_aborted;
-static bool grid_planned; /* the last plan could count on it */
+static bool grid_planned; /* the last plan could count on the grid */
 
 static plait_status_t grid_create(plait_device_t *device, plait_stream_t stream,
                                   plait_process_grid_t **grid_p)
@@ -100,7 +100,7 @@ static inline plait_comm_t *grid_open(uint64_t bits, plait_device_t *device,
     return comm;
 }
 
-/* Once, when it is wanted; plans made afterwards count on it. */
+/* Ranks are asked once, when it is wanted. Later plans count on the answer. */
 static inline void grid_check_asked(uint64_t bits, int rank, plait_device_t *device)
 {
     plait_comm_t *comm = grid_open(bits, device, PLAIT_OK);
@@ -121,7 +121,7 @@ static inline void grid_check_asked(uint64_t bits, int rank, plait_device_t *dev
           grid_n_closed, grid_n_aborted);
 }
 
-/* One rank cannot: nobody does, and nobody is asked again. */
+/* If one rank cannot, no rank does, and no rank is asked again. */
 static inline void grid_check_refused(uint64_t bits, int rank, plait_device_t *device)
 {
     plait_comm_t *comm =
@@ -137,7 +137,7 @@ static inline void grid_check_refused(uint64_t bits, int rank, plait_device_t *d
           grid_n_closed, grid_n_aborted);
 }
 
-/* A rank that comes with another operation, and a device that fails: all know, and go on. */
+/* A rank that comes with another operation, and a device that fails: all ranks learn of it and go on. */
 static inline void grid_check_failing(uint64_t bits, int rank, plait_device_t *device)
 {
     plait_comm_t *comm = grid_open(bits, device, PLAIT_OK);

@@ -1,6 +1,6 @@
-/* Waits that end by themselves, which the guard has to leave alone: of ranks that use several
- * communicators, wait for room that messages to others have, or have messages under way. Three
- * ranks on one node; tests/c/run_mpi.py runs it, with the guard. */
+/* Waits that end by themselves, which the guard must leave alone: ranks use several communicators, wait for
+ * room that messages to other ranks hold, or have messages under way. Three ranks on one node;
+ * tests/c/run_mpi.py runs it, with the guard. */
 #include "base/status.h"
 #include "comm/comm.h"
 #include "device/pool.h"
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The guard takes half a second to call what it sees a deadlock. */
+/* The guard takes half a second to report a deadlock. */
 enum { LATE_MS = 650, SOON_MS = 250 };
 
 static plait_comm_t *open_on(uint64_t bits)
@@ -39,8 +39,8 @@ static plait_status_t sum(plait_comm_t *comm, int64_t n)
     return plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, n, x, y);
 }
 
-/* Rank 0 waits for rank 1, in the first operation of one communicator, and rank 1 for rank 2, in
- * the first one of another, which is another operation. */
+/* Rank 0 waits for rank 1 in the first operation of one communicator. Rank 1 waits for rank 2 in the first
+ * operation of another communicator, which is a different operation. */
 static void check_other_number(uint64_t world, int rank)
 {
     uint64_t low_bits = 0, high_bits = 0;
@@ -66,7 +66,7 @@ static plait_status_t fail_to_read(const void *params, plait_exec_t *exec)
     return plait_fail(PLAIT_ERR_TRANSPORT, "memory of another rank cannot be read");
 }
 
-/* An operation in which MPI or the system fail. */
+/* An operation in which MPI or the system fails. */
 static plait_status_t read_in_vain(plait_comm_t *comm)
 {
     static const plait_kernel_t kernel = {
@@ -76,7 +76,7 @@ static plait_status_t read_in_vain(plait_comm_t *comm)
     return observed_kernel(comm, true, &kernel, &params, sizeof(params));
 }
 
-/* Where all are there, it is what it is. */
+/* If all ranks are there, the failure is reported as it is. */
 static void check_read(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_on(world);
@@ -86,7 +86,7 @@ static void check_read(uint64_t world, int rank)
     plait_comm_destroy(&comm);
 }
 
-/* Ranks that have given up one communicator are waited for on another one. */
+/* Ranks that have given up one communicator are waited for on another communicator. */
 static void check_given_up(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_on(world), *other = open_on(world);
@@ -104,7 +104,7 @@ static void check_given_up(uint64_t world, int rank)
     plait_comm_destroy(&other);
 }
 
-/* n buffered sends from rank 0, or what is to be done with them on another rank. */
+/* n buffered sends from rank 0, or the matching receives on another rank. */
 static void transfer(plait_comm_t *comm, int peer, int64_t n)
 {
     unsigned char *data = plait_alloc(PLAIT_SEND_BYTES, 1);
@@ -121,7 +121,7 @@ static void transfer(plait_comm_t *comm, int peer, int64_t n)
     plait_free(data);
 }
 
-/* Rank 2 waits for rank 0, and that for rank 1, which comes late: for room, or to meet it. */
+/* Rank 2 waits for rank 0, and rank 0 waits for rank 1, which comes late: for room, or to meet it. */
 static void meet_late(plait_comm_t *comm, int rank, int64_t n)
 {
     if (rank == 0) {
@@ -145,8 +145,8 @@ static double thread_ms(void)
     return (double)time.tv_sec * 1e3 + (double)time.tv_nsec * 1e-6;
 }
 
-/* Messages to rank 1 take all the room for buffered ones, that to rank 2 has none before: the sender
- * sleeps meanwhile, also where rank 2 has received another one before. */
+/* Messages to rank 1 take all the room for buffered messages before rank 0 sends to rank 2. Rank 0 sleeps
+ * meanwhile, even if rank 2 has received another message before. */
 static void check_late_room(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_on(world);
@@ -162,8 +162,8 @@ static void check_late_room(uint64_t world, int rank)
     plait_comm_destroy(&comm);
 }
 
-/* Messages through MPI have room, but have not left when rank 0 is in the barrier: nor has that to
- * rank 2, which is behind them. */
+/* Messages through MPI have room, but have not left when rank 0 is in the barrier; nor has the message to rank
+ * 2, which is behind them. */
 static void check_under_way(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_by_messages(world);
@@ -209,7 +209,7 @@ static void send_all(plait_comm_t *comm)
     }
 }
 
-/* Each waits in the sender's memory until it is received, the last one first. */
+/* Each message waits in the sender's memory until it is received; the last is received first. */
 static void check_many_senders(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_on(world);
@@ -236,7 +236,7 @@ static plait_status_t call_wrongly(plait_comm_t *comm)
     return plait_bcast(comm, plait_comm_size(comm), PLAIT_F64, 4, x, y);
 }
 
-/* Rank 1 calls nothing else than the others, who wait for rank 2 as it does. */
+/* Rank 1's refused call is no mismatch: the others wait for rank 2, as rank 1 does. */
 static void check_refused_call(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_by_messages(world);
@@ -253,7 +253,7 @@ static void check_refused_call(uint64_t world, int rank)
     plait_comm_destroy(&comm);
 }
 
-/* Ranks of which one has failed are not where the others are. */
+/* After a failure on one rank, the ranks are not at the same place. */
 static bool is_well(uint64_t world)
 {
     double mine = n_failed, all = 0;
@@ -262,7 +262,8 @@ static bool is_well(uint64_t world)
     return all == 0;
 }
 
-/* Ranks that once refused a collective, and were heard, do see one that leaves; and refuse one in vain. */
+/* Ranks that once refused a collective, and told the others, still see a rank leave; later they refuse in
+ * vain. */
 static void check_left_by_refusers(plait_comm_t *comm, plait_comm_t *other)
 {
     check_refused(sum(comm, 8), PLAIT_ERR_PEER, "rank 0: process");
@@ -271,7 +272,7 @@ static void check_left_by_refusers(plait_comm_t *comm, plait_comm_t *other)
     CHECK(!plait_guard_late(), "ended by the clock");
 }
 
-/* A rank that has called MPI_Finalize, which may wait there for those who wait for it. */
+/* A rank has called MPI_Finalize, which may wait there for the ranks that wait for this rank. */
 static void check_left(uint64_t world, int rank)
 {
     plait_comm_t *comm = open_on(world), *closed = open_on(world);

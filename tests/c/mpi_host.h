@@ -1,5 +1,5 @@
-/* What a program that runs MPI would do: load a library and initialise it. No mpi.h:
- * handles are passed as their bits, which all ABIs take in a register. */
+/* Does what a program that runs MPI would do: loads a library and initialises it. Without mpi.h, handles are
+ * passed as their bits, which all ABIs take in a register. */
 #ifndef PLAIT_TESTS_MPI_HOST_H
 #define PLAIT_TESTS_MPI_HOST_H
 
@@ -27,7 +27,7 @@ typedef struct {
 
 static host_t host;
 
-/* Which part of many cases comes next, the same on all ranks: each MPI begins with another one. */
+/* The part of many cases that comes next, the same on all ranks. Each MPI begins with another part. */
 enum { HOST_PARTS = 4 };
 
 static inline int host_next_part(void)

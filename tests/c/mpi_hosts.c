@@ -18,14 +18,14 @@ enum { MAX_RANKS = 128, MAX_HERE = 72 };
 static uint64_t world;
 static int n_processes, here;
 
-/* A communicator as it is given: where its ranks are. */
+/* A communicator as given: the places of its ranks. */
 typedef struct {
     const char *name;
     int n_ranks;
     plait_place_t places[MAX_RANKS];
 } given_t;
 
-/* One rank, on a thread of its own. */
+/* One rank, on its own thread. */
 typedef struct rank {
     plait_comm_t *comm;
     void (*fn)(struct rank *rank);
@@ -125,7 +125,7 @@ static void *rank_main(void *argument)
     return NULL;
 }
 
-/* Runs a function on all ranks of this process at once; `like` is for each of them. */
+/* Runs a function on all ranks of this process at once; each gets a copy of `like`. */
 static void run_on(plait_comm_t *comms[], int n, const rank_t *like)
 {
     pthread_t threads[MAX_HERE];
@@ -163,7 +163,7 @@ static void run_given(const given_t *given, const rank_t *like)
     }
 }
 
-/* Fences and messages by turns; some ranks are ahead, with another one each time. */
+/* Fences and messages in turns; some ranks are ahead, other ones each time. */
 static void test_turns(plait_endpoint_t *end)
 {
     enum { MOST = 20000 };
@@ -205,7 +205,7 @@ static void test_turns(plait_endpoint_t *end)
     end->transport->end(&session);
 }
 
-/* To and from all others at once, as ranks tell each other which way to devices they take. */
+/* Messages to and from all other ranks at once, as when ranks tell each other their way to devices. */
 static void test_all_at_once(plait_endpoint_t *end)
 {
     plait_session_t session = begin(end);
@@ -256,7 +256,7 @@ static void check_transport(rank_t *rank)
     test_turns(end);
 }
 
-/* Ranks that disagree learn of it, all of them. */
+/* All ranks learn that they disagree. */
 static void check_disagreement(plait_comm_t *comm)
 {
     bool is_odd = plait_comm_rank(comm) == plait_comm_size(comm) - 1;
@@ -285,7 +285,7 @@ static plait_status_t end_wait(const plait_wait_t *wait)
     return gives_up ? PLAIT_ERR_TIMEOUT : PLAIT_OK;
 }
 
-/* Who comes late comes when the other has given up. */
+/* The late rank comes after the other rank has given up. */
 static void wait_for_giving_up(const rank_t *rank)
 {
     char word[2] = {0, 0};
@@ -311,7 +311,7 @@ static void tell_giving_up(const rank_t *rank)
     }
 }
 
-/* A rank that leaves a fence ends it for all, or the next one. */
+/* A rank that leaves a fence ends this fence, or the next one, for all ranks. */
 static void check_deserter(rank_t *rank)
 {
     plait_endpoint_t *end = &rank->comm->end;
@@ -405,7 +405,7 @@ static void test_freed(void)
     }
 }
 
-/* Two communicators at once, one of them of one thread of each process. */
+/* Two communicators at once; one has one thread of each process. */
 static void test_one_each(void)
 {
     const rank_t like = {.fn = check_collectives};

@@ -1,6 +1,6 @@
-/* Arrays of 2 GiB on two MPI ranks, half of the operations through shared memory and half through
- * messages, in turns: PLAIT_TEST_TURN, another one for each MPI. On other numbers of ranks, and where
- * there is no room, nothing. */
+/* Arrays of 2 GiB on two MPI ranks. Half of the operations go through shared memory, half through messages, in
+ * turns: PLAIT_TEST_TURN, another turn for each MPI. Does nothing with other numbers of ranks, or if there is
+ * no room. */
 #include "comm/comm.h"
 #include "device/pool.h"
 #include "large_cases.h"

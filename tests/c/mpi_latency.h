@@ -1,6 +1,5 @@
-/* Part of the program mpi_transport, with PLAIT_TEST_LATENCY set: times of an endpoint
- * beside those of blocking MPI in the same run, in turns; the best of the rounds
- * counts. */
+/* Part of the program mpi_transport, with PLAIT_TEST_LATENCY set: times of an endpoint beside those of
+ * blocking MPI, alternating in the same run. The best round counts. */
 #ifndef PLAIT_TESTS_MPI_LATENCY_H
 #define PLAIT_TESTS_MPI_LATENCY_H
 

@@ -1,6 +1,6 @@
-/* Ranks that fail where no fence tells the others: those learn of it, and nothing that was sent before
- * is taken for something later. Two ranks that share nothing; tests/c/run_mpi.py runs it, with the
- * guard, and with an allocator that fails when it is told to. */
+/* Ranks that fail where no fence tells the others: the others learn of it, and no earlier message is taken for
+ * a later one. Two ranks that share nothing. tests/c/run_mpi.py runs it with the guard, and with an allocator
+ * that fails on demand. */
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "comm/comm.h"
@@ -19,7 +19,7 @@
 void *__real_plait_alloc(int64_t n, int64_t size);
 void *__wrap_plait_alloc(int64_t n, int64_t size);
 
-/* Bytes of the allocation that fails next; 0: none. */
+/* Bytes of the next allocation that fails; 0: none. */
 static int64_t failing;
 
 void *__wrap_plait_alloc(int64_t n, int64_t size)
@@ -30,7 +30,7 @@ void *__wrap_plait_alloc(int64_t n, int64_t size)
     return fails ? NULL : __real_plait_alloc(n, size);
 }
 
-/* A setting that is wrong on one rank: none of them gets a communicator. */
+/* A setting is wrong on one rank: no rank gets a communicator. */
 static void check_setting(uint64_t world, int rank)
 {
     plait_comm_t *comm = NULL;
@@ -46,8 +46,8 @@ static void check_setting(uint64_t world, int rank)
     (void)unsetenv("PLAIT_THREADS");
 }
 
-/* Rank 0 has no memory for what it would receive, which is sent nevertheless: not to the next
- * operation, of another dtype. */
+/* Rank 0 has no memory to receive a message, which is sent nevertheless; the next operation, of another dtype,
+ * must not receive it. */
 static void check_stale(uint64_t world, int rank)
 {
     const int64_t words[4] = {1000 * rank, 1, 2, 3};
@@ -72,7 +72,7 @@ static void check_stale(uint64_t world, int rank)
 
 enum { SIDE = 512, HALF = SIDE / 2 };
 
-/* The right half of the columns of a matrix, from rank 0 to rank 1: packed, since rows are apart. */
+/* The right half of a matrix's columns, from rank 0 to rank 1: packed, because the rows are apart. */
 static plait_plan_t *plan_columns(const plait_comm_t *comm)
 {
     const int64_t whole[] = {SIDE, SIDE}, half[] = {SIDE, HALF};
@@ -117,7 +117,7 @@ static int64_t count_wrong(const double *got)
     return n_wrong;
 }
 
-/* Rank 0 gives up a message that rank 1 takes later: what it was packed in is not for others. */
+/* Rank 0 gives up a message that rank 1 takes later: the memory in which it was packed must not be reused. */
 static void check_kept(uint64_t world, int rank)
 {
     static double from[SIDE * SIDE], to[SIDE * HALF];
@@ -153,9 +153,8 @@ static void check_kept(uint64_t world, int rank)
     plait_comm_destroy(&comm);
 }
 
-/* A buffered message is received long after its sender has closed the communicator, by which that waits
- * for a second: where the sender has it in memory, it has other things there by then, but not in its
- * place. */
+/* A buffered message is received long after its sender has closed the communicator; closing waits for a second.
+ * If the message is in the sender's memory, other data is there by then, but not in the message's place. */
 static void check_late(uint64_t world, int rank)
 {
     enum { N = 1000, OTHERS = 100 };
@@ -214,7 +213,7 @@ static void check_library(uint64_t world, int rank)
     (void)setenv("PLAIT_SHARED", "off", 1);
 }
 
-/* Where the launcher notes which ranks have ended; the ranks have one parent. */
+/* The folder in which the launcher notes ended ranks; the ranks have one parent. */
 static char notes[64];
 
 static void make_notes(void)
@@ -228,8 +227,8 @@ static void make_notes(void)
     (void)setenv("PLAIT_RUN_WRAPPER", wrapper, 1);
 }
 
-/* Rank 0 makes a communicator with one that is noted to have ended. Of rank 1, which plays it, MPI has
- * nothing more to come, but for MPI_Finalize. */
+/* Rank 0 makes a communicator with a rank that is noted to have ended. Rank 1 plays the ended rank: it calls
+ * nothing more of MPI, except MPI_Finalize. */
 static void check_absent(uint64_t world, int rank)
 {
     char path[96];

@@ -59,7 +59,7 @@ static void show(plait_session_t *session, uint64_t token)
     CHECK(session->end->transport->fence(session, &mine, NULL, 0) == PLAIT_OK, "fence");
 }
 
-/* What all others show, in each of two rounds; tokens of 0 on all ranks or on none. */
+/* Reads what all others show, in each of two rounds. Tokens are 0 on all ranks or on none. */
 static void read_all(plait_session_t *session, char *mine, uint64_t token, int64_t n)
 {
     const plait_endpoint_t *end = session->end;
@@ -85,8 +85,8 @@ static void read_all(plait_session_t *session, char *mine, uint64_t token, int64
     }
 }
 
-/* Buffers one after the other, each given back to the system before the next: what peers keep mapped
- * of it they let go. */
+/* Buffers one after the other, each given back to the system before the next. Peers release the mappings that
+ * they keep of it. */
 static void test_turns(plait_session_t *session)
 {
     static const int64_t sizes[] = {4096, 100000, 1, 3 << 20, LARGE_BYTES, 5000};
@@ -109,7 +109,8 @@ static void test_turns(plait_session_t *session)
     }
 }
 
-/* More buffers than are kept mapped, all in use: the last one cannot be; nor what is nobody's. */
+/* More buffers than are kept mapped, all in use: the last one cannot be mapped. Nor can memory that is
+ * nobody's. */
 static void test_many(plait_session_t *session)
 {
     const plait_endpoint_t *end = session->end;

@@ -1,5 +1,4 @@
-/* Parts of the program mpi_transport: matched transfers, threads, messages above 2 GiB.
- */
+/* Parts of the program mpi_transport: matched transfers, threads, messages above 2 GiB. */
 #ifndef PLAIT_TESTS_MPI_MATCHED_H
 #define PLAIT_TESTS_MPI_MATCHED_H
 
@@ -120,8 +119,8 @@ static void check_none(plait_endpoint_t *end)
     CHECK(transfer(end, &tag, NULL, NULL) == PLAIT_ERR_INVALID, "no such tag");
 }
 
-/* Up to this MPI's bound where it carries messages, any int in shared memory; what is beyond is
- * refused before anything is sent. */
+/* Tags up to this MPI's bound if MPI carries messages, any int in shared memory. A larger tag is refused
+ * before anything is sent. */
 static void check_tags(plait_endpoint_t *end)
 {
     const plait_mpi_link_t *link = end->state;
@@ -147,7 +146,7 @@ static void check_tags(plait_endpoint_t *end)
     CHECK(transfer(end, NULL, &beyond, NULL) == PLAIT_ERR_INVALID, "recv");
 }
 
-/* Rank 0 receives from all others in whatever order they come. */
+/* Rank 0 receives from all others in the order in which messages come. */
 static void check_many_to_one(plait_endpoint_t *end)
 {
     int64_t x = 1000 + end->rank;
@@ -171,8 +170,8 @@ static void check_many_to_one(plait_endpoint_t *end)
     }
 }
 
-/* Rank 0 sends a message that rank 1 receives last: it keeps its number while as many others as there
- * are numbers go out, and the one after them meets neither its answer nor its bytes. */
+/* Rank 0 sends a message that rank 1 receives last. The message keeps its number while as many others as there
+ * are numbers go out. The message after these meets neither its answer nor its bytes. */
 static void check_number(plait_endpoint_t *end, int64_t n_held, int64_t n_next)
 {
     plait_mpi_link_t *link = end->state;
@@ -206,7 +205,7 @@ static void check_number(plait_endpoint_t *end, int64_t n_held, int64_t n_next)
     plait_free(held);
 }
 
-/* What has ended holds none. */
+/* A transfer that has ended holds no number. */
 static void check_none_held(plait_endpoint_t *end)
 {
     plait_mpi_link_t *link = end->state;
@@ -293,7 +292,7 @@ static bool is_filled(const char *data, int64_t n, char value)
     return (data[0] == value) && (memcmp(data, data + 1, (size_t)n - 1) == 0);
 }
 
-/* Above what an int counts; memory for two arrays per rank. */
+/* More bytes than an int counts; needs memory for two arrays per rank. */
 static void test_large(plait_endpoint_t *end)
 {
     int64_t n = (INT64_C(1) << 31) + 8;

@@ -13,7 +13,7 @@
 
 #include <stdlib.h>
 
-/* A communicator whose operations ask for it. */
+/* A communicator whose operations ask for NVSHMEM. */
 static inline plait_comm_t *nvshmem_open(uint64_t bits, plait_device_t *device)
 {
     plait_comm_t *comm = NULL;
@@ -37,7 +37,7 @@ static inline void nvshmem_expect_refusal(uint64_t bits, plait_device_t *device,
     plait_comm_destroy(&comm);
 }
 
-/* All goes by copies on the device, and no host waits for it. */
+/* All bytes go by copies on the device, and no host waits for them. */
 static inline void nvshmem_values(uint64_t bits, plait_device_t *device)
 {
     plait_comm_t *comm = nvshmem_open(bits, device);
@@ -62,7 +62,7 @@ static inline void nvshmem_values(uint64_t bits, plait_device_t *device)
     plait_comm_destroy(&comm);
 }
 
-/* Each call of one rank to its device fails once; peers' streams, which wait for it, are let go. */
+/* Each call of one rank to its device fails once. Peers' streams that wait for it are released. */
 static inline void nvshmem_failures(uint64_t bits, int rank, plait_device_t *device)
 {
     enum { N = 3000 };

@@ -1,5 +1,5 @@
-/* Operations on devices that were started, under mpiexec, by memory that processes of a node show each
- * other, and by the host between nodes. tests/c/run_mpi.py runs it. */
+/* Started operations on devices, under mpiexec, through memory that processes of a node show each other, and
+ * through the host between nodes. tests/c/run_mpi.py runs it. */
 #include "device/pool.h"
 #include "device_beside.h"
 #include "mpi_world.h"

@@ -116,7 +116,7 @@ static void test_single(void)
     end.transport->close(&end);
 }
 
-/* Halves of the ranks: the partner of a communicator's rank 0 need not be world's. */
+/* Halves of the ranks: the partner of a communicator's rank 0 need not be the world's rank 0. */
 static void test_split(uint64_t world, int rank)
 {
     const char *why = NULL;
@@ -137,8 +137,7 @@ static plait_status_t end_wait(const plait_wait_t *wait)
     return PLAIT_ERR_TIMEOUT;
 }
 
-/* A receive that nobody sends to ends with the hook's status, and the endpoint goes on.
- */
+/* A receive without a sender ends with the hook's status, and the endpoint goes on. */
 static void test_give_up(plait_endpoint_t *end)
 {
     plait_session_t session = {.end = end};
@@ -159,8 +158,8 @@ static void test_give_up(plait_endpoint_t *end)
     test_matched(end);
 }
 
-/* Where fences publish, a rank that gives up ends the fence of all, those who wait already
- * and one that comes only then. On other nodes it may be the next one that ends. */
+/* If fences publish, a rank that gives up ends the fence of all ranks: of ranks that wait already, and of a
+ * rank that comes later. On other nodes the next fence may end instead. */
 static void test_deserter(uint64_t world, int who, int late)
 {
     const char *why = NULL;
@@ -205,8 +204,9 @@ static plait_status_t impatient(const plait_wait_t *wait)
                : plait_fail(PLAIT_ERR_TIMEOUT, "%s: nobody comes", wait->what);
 }
 
-/* A message by MPI from one node to the next and from there back to its first rank, who is late then for
- * a fence of its node: where the first sender sleeps in that, its message leaves nevertheless. */
+/* A message goes by MPI from one node to the next, and from there back to the first rank of the first node,
+ * which is then late for a fence of its node. The first sender sleeps in that fence, but its message still
+ * leaves. */
 static void test_sleeper(uint64_t world)
 {
     const char *nodes = getenv("PLAIT_TEST_NODES"), *why = NULL;
@@ -254,8 +254,8 @@ static void say_to(uint64_t world, int peer)
                         host.status_ignore);
 }
 
-/* The last rank is in the middle of a write to rank 0, which gives up a fence and has the bytes when
- * it has done so; later nothing is written. */
+/* The last rank is in the middle of a write to rank 0, which gives up a fence. Rank 0 has the bytes once it has
+ * given up; nothing is written later. */
 static void test_late_write(uint64_t world)
 {
     static const struct timespec moment = {.tv_nsec = 50000000};
@@ -311,7 +311,7 @@ done:
     end.transport->close(&end);
 }
 
-/* A fence that one of two ranks leaves is the end of the endpoint there. */
+/* If one of two ranks leaves a fence, the endpoint ends there. */
 static void test_broken(uint64_t world)
 {
     const char *why = NULL;
@@ -346,7 +346,7 @@ static void test_fork(plait_endpoint_t *end)
     test_barrier(end);
 }
 
-/* PLAIT_DIRECT=read. */
+/* With PLAIT_DIRECT=read. */
 static void test_read_only(uint64_t world)
 {
     const char *why = NULL;

@@ -9,7 +9,7 @@
 
 #include <time.h>
 
-/* Starts MPI, as the host of plait would; all its ranks, as plait knows them. */
+/* Starts MPI, as plait's host would; returns all ranks as plait knows them. */
 static inline uint64_t mpi_world(int argc, char **argv)
 {
     uint64_t world = 0;
@@ -29,7 +29,7 @@ static inline void nap(int ms)
     (void)nanosleep(&time, NULL);
 }
 
-/* As report: what MPI may still write to is kept, which is then in the log. */
+/* As report, but memory that MPI may still write to is kept, which the log then says. */
 static inline int mpi_report(const char *name)
 {
     return report_but(name, plait_mpi_keeps_memory());

@@ -1,4 +1,4 @@
-/* In the place of src/device/cuda.c for the programs of run_mpi.py, which have no kernels for CUDA. */
+/* Takes the place of src/device/cuda.c in the programs of run_mpi.py, which have no CUDA kernels. */
 #include "base/status.h"
 #include "device/cuda.h"
 

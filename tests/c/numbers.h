@@ -1,5 +1,5 @@
-/* Elements of every dtype made of whole numbers, and reductions of them by plain arithmetic:
- * exact in every dtype, so that results are compared bit by bit. */
+/* Elements of every dtype made of whole numbers, and their reductions by plain arithmetic. Both are exact in
+ * every dtype, so that results are compared bit by bit. */
 #ifndef PLAIT_TESTS_NUMBERS_H
 #define PLAIT_TESTS_NUMBERS_H
 
@@ -25,8 +25,8 @@ static inline int64_t cut(plait_dtype_t dtype, int64_t v)
     return (kind == PLAIT_KIND_UINT) ? (int64_t)(up >> shift) : v;
 }
 
-/* Integers over their whole range with zeros among them. Floats are positive: no sign of a
- * zero shows; small where they are multiplied. */
+/* Integers cover their whole range, with zeros among them. Floats are positive, so that no sign of a zero
+ * shows, and small if they are multiplied. */
 static inline number_t number_of(plait_dtype_t dtype, plait_reduce_t op, int rank,
                                  int64_t i)
 {
@@ -131,7 +131,7 @@ static inline number_t combine(plait_reduce_t op, plait_dtype_t dtype, number_t 
     return r;
 }
 
-/* Over nothing: the value that changes no other. */
+/* The result over no elements: the value that changes no other. */
 static inline void put_identity(plait_dtype_t dtype, plait_reduce_t op, char *data,
                                 int64_t i)
 {

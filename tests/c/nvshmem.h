@@ -1,5 +1,4 @@
-/* The end of what fake_nvshmem.c has started, for devices of this process, and of what the library
- * knows of it. */
+/* Ends what fake_nvshmem.c has started for devices of this process, and what the library knows of it. */
 #ifndef PLAIT_TESTS_NVSHMEM_H
 #define PLAIT_TESTS_NVSHMEM_H
 

@@ -1,4 +1,4 @@
-/* A plan executed as a program of JAX executes it: where the guard and other ranks see it. */
+/* Executes a plan as a program of JAX does: seen by the guard and by other ranks. */
 #ifndef PLAIT_TESTS_OBSERVED_H
 #define PLAIT_TESTS_OBSERVED_H
 

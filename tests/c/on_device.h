@@ -1,6 +1,6 @@
-/* Lets whatever a test executes run on devices: where a plan is for one, operands are brought there and
- * results fetched, around plait_exec_plan (the linker's --wrap). So the cases of the host are those of
- * devices, of which each rank of team_run has one. */
+/* Runs a test's operations on devices. If a plan is for a device, operands are brought there and results
+ * fetched, around plait_exec_plan (the linker's --wrap). So the host's cases also serve devices; each rank of
+ * team_run has one. */
 #ifndef PLAIT_TESTS_ON_DEVICE_H
 #define PLAIT_TESTS_ON_DEVICE_H
 
@@ -9,7 +9,7 @@
 #include "plan/exec.h"
 #include "rank_device.h"
 
-/* Whether a test is to run its cases there: its argument. */
+/* Whether the test's argument asks for devices. */
 static inline bool on_device_is_asked(int n_arguments, char **arguments)
 {
     return n_arguments > 1 && strcmp(arguments[1], "device") == 0;
@@ -23,20 +23,20 @@ static inline plait_status_t on_device_find_nothing(int ordinal,
     return plait_fail(PLAIT_ERR_INTERNAL, "nobody looks for a device");
 }
 
-/* As if devices were found: what needs some may be chosen. */
+/* As if devices had been found, so that choices that need devices may be made. */
 static inline void on_device_pretend(void)
 {
     plait_device_set_finder(on_device_find_nothing);
 }
 
-/* The device's copy of a slot; one that shares an earlier one's memory does so there. */
+/* The device's copy of a slot. A slot that shares an earlier one's memory does so there, too. */
 static inline void *on_device_slot(const plait_plan_t *plan, int rank, int slot,
                                    void *const here[], void *const there[])
 {
     void *memory = NULL;
 
     if (here[slot] == NULL) {
-        return NULL; /* nobody will look at it */
+        return NULL; /* nobody reads it */
     }
     for (int s = 0; s < slot && memory == NULL; s++) {
         memory = (here[s] == here[slot]) ? there[s] : NULL;
@@ -46,7 +46,7 @@ static inline void *on_device_slot(const plait_plan_t *plan, int rank, int slot,
                : on_device_alloc(plan->device, rank, plan->slot_bytes[slot]);
 }
 
-/* Where this thread says so, nobody waits for what it executes, and arrays stay until they are dropped. */
+/* If set, this thread does not wait for what it executes, and arrays stay until they are dropped. */
 static _Thread_local bool on_device_leaves;
 static void *on_device_left[TEAM_MAX][PLAIT_MAX_SLOTS];
 
@@ -90,7 +90,7 @@ plait_status_t __wrap_plait_exec_plan(const plait_plan_t *plan, plait_endpoint_t
         here[s] = is_arg ? (void *)(uintptr_t)arrays->args[s]
                          : arrays->rets[s - plan->n_args];
         there[s] = on_device_slot(plan, end->rank, s, here, there);
-        if (there[s] != NULL) { /* what is not written stays as it is */
+        if (there[s] != NULL) { /* bytes that are not written stay unchanged */
             on_device_move(plan->device, end->rank, there[s], here[s],
                            plan->slot_bytes[s], false);
         }

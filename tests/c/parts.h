@@ -1,4 +1,4 @@
-/* The parts of global arrays that ranks have. */
+/* The parts of global arrays that ranks store. */
 #ifndef PLAIT_TESTS_PARTS_H
 #define PLAIT_TESTS_PARTS_H
 

@@ -1,5 +1,5 @@
 /* Plans of all ranks of an operation, made for every way of reaching a peer's memory and proven by the
- * checker; and what problems give each rank. */
+ * checker; and the arrays of each rank in a problem. */
 #ifndef PLAIT_TESTS_PLANS_H
 #define PLAIT_TESTS_PLANS_H
 
@@ -16,7 +16,7 @@
 
 enum { MAX_P = 17, MAX_NDIM = PLAIT_MAX_NDIM };
 
-/* What a problem gives each rank: shapes of operands and results. */
+/* A problem's shapes of operands and results on each rank. */
 typedef struct {
     const plait_op_t *op;
     _Alignas(16) unsigned char params[PLAIT_MAX_PARAMS_BYTES];
@@ -26,16 +26,16 @@ typedef struct {
     /* local shape of operand and result on a rank */
     void (*shape)(const void *context, int rank, bool is_ret, int *ndim_p,
                   int64_t dims[]);
-    /* where parameters depend on the rank; or NULL */
+    /* for parameters that depend on the rank; or NULL */
     void (*adapt)(const void *context, int rank, void *params);
-    /* what else is to hold of good plans for the host; or NULL */
+    /* further checks of good plans for the host; or NULL */
     void (*judge)(const void *context, int n_ranks, plait_plan_t *const plans[],
                   const char *text);
     const void *context;
     char text[160];
 } problem_t;
 
-/* The last one is for arrays on a device, which main makes. */
+/* The last entry is for arrays on a device, which main makes. */
 static plait_caps_t all_caps[] = {
     {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = PLAIT_PUBLISH_BYTES},
     {.direct = PLAIT_DIRECT_POINTER, .publish_bytes = -1},
@@ -90,7 +90,7 @@ static inline plait_status_t make_plans(problem_t *p, int n_ranks,
     return status;
 }
 
-/* A result takes an operand's memory only where both are equally large. */
+/* A result takes an operand's memory only if both have the same size. */
 static inline bool may_alias(plait_plan_t *const plans[], int n_ranks, int alias)
 {
     bool is_equal = true;
@@ -102,7 +102,7 @@ static inline bool may_alias(plait_plan_t *const plans[], int n_ranks, int alias
     return is_equal;
 }
 
-/* Small teams are proven in every way; of large ones a third of the ways, in turns from problem to
+/* Small teams are proven in every way. Large teams are proven in a third of the ways, in turns from problem to
  * problem. */
 static inline bool is_in_turn(size_t c, int n_ranks)
 {
@@ -149,7 +149,7 @@ static inline void vector_shape(const void *context, int rank, bool is_ret, int 
     dims[0] = *(const int64_t *)context;
 }
 
-/* Which array of an operation holds one rank's block, and which all of them. */
+/* Which array of an operation holds one rank's block, and which holds all blocks. */
 typedef enum { PART, JOINED, SENT, RECEIVED } role_t;
 
 typedef struct {
@@ -158,7 +158,7 @@ typedef struct {
     const int64_t *counts;        /* NULL: equal blocks, n elements each */
     int64_t pairs[MAX_P * MAX_P]; /* of alltoall */
     role_t roles[2];              /* operand, result */
-    int root; /* elsewhere the joined array is a part; -1: all have it */
+    int root; /* on other ranks the joined array is a part; -1: all have it */
 } blocks_t;
 
 static inline void blocks_shape(const void *context, int rank, bool is_ret, int *ndim_p,

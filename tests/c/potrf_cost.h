@@ -1,4 +1,4 @@
-/* What plans of potrf cost, against counts by the definition, for up to 64 ranks. */
+/* Costs of potrf plans, against counts by the definition, for up to 64 ranks. */
 #ifndef PLAIT_TESTS_POTRF_COST_H
 #define PLAIT_TESTS_POTRF_COST_H
 
@@ -56,7 +56,7 @@ static void count_deal(count_t *c, const view_t *v, bool is_back)
     }
 }
 
-/* Rows of the own columns that a row of the grid has: what a rank gets of panel k from there. */
+/* Rows of this rank's columns that a row of the grid has: what the rank gets of panel k from there. */
 static int64_t columns_from(const view_t *v, int64_t k, int row)
 {
     int64_t words = 0;
@@ -74,7 +74,7 @@ static void count_columns(count_t *c, const view_t *v, int64_t k)
     const int owners = (int)(k % v->n_columns);
 
     for (int reach = 1; reach < v->n_rows; reach *= 2) {
-        count_next_move(c); /* all that a tree's step brings is one message */
+        count_next_move(c); /* one message brings all of a tree's step */
         for (int i = reach; i < 2 * reach && i < v->n_rows; i++) {
             int row = (v->row - i + v->n_rows) % v->n_rows;
             int peer = v->has_messages
@@ -86,7 +86,7 @@ static void count_columns(count_t *c, const view_t *v, int64_t k)
     }
 }
 
-/* By the definition: blocks of others that a rank needs, each once. *dealt_p: of the redistributions. */
+/* By the definition: others' blocks that a rank needs, each once. *dealt_p: words of the redistributions. */
 static count_t count_grid(const view_t *v, int64_t *dealt_p, int64_t *n_infos_p)
 {
     count_t c = {0};
@@ -189,7 +189,7 @@ static void check_grid_costs(void)
     }
 }
 
-/* What is chosen: a grid near a square where there are many ranks and words count. */
+/* Checks the choice: a grid near a square if there are many ranks and words count. */
 static void check_choice(void)
 {
     static const struct {
@@ -217,7 +217,7 @@ static void check_choice(void)
     }
 }
 
-/* Where a grid is chosen a rank gets fewer bytes than by block columns, and the plan has it. */
+/* If a grid is chosen, a rank gets fewer bytes than by block columns, and the plan uses the grid. */
 static void check_automatic(void)
 {
     static const int teams_of[] = {9, 12, 16, 17, 36, 64};

@@ -1,5 +1,5 @@
-/* Ranks with a device each, and arrays there: check devices, or CUDA devices where a test asks for
- * these, which ranks share if there are not enough, with a stream of its own for each. */
+/* Ranks with one device each, and arrays there. The devices are check devices, or CUDA devices if a test asks
+ * for them. Ranks share CUDA devices if there are not enough, with a stream of its own for each rank. */
 #ifndef PLAIT_TESTS_RANK_DEVICE_H
 #define PLAIT_TESTS_RANK_DEVICE_H
 
@@ -10,16 +10,16 @@
 
 #include <string.h>
 
-/* How many CUDA devices ranks share; 0: they have check devices. */
+/* How many CUDA devices the ranks share; 0: ranks have check devices. */
 static int on_device_n_cuda;
-/* Of ranks on CUDA devices: streams, and pinned memory through which arrays come and go. */
+/* For ranks on CUDA devices: streams, and pinned memory through which arrays are copied. */
 static plait_stream_t on_device_streams[TEAM_MAX];
 static struct {
     void *memory;
     int64_t n_bytes;
 } on_device_pinned[TEAM_MAX];
 
-/* Ranks have CUDA devices from now on. False, with the reason in words: there is none. */
+/* Gives ranks CUDA devices from now on. False: there is none; the reason is printed. */
 static inline bool on_device_use_cuda(void)
 {
     plait_device_t *first = NULL;
@@ -71,7 +71,7 @@ static inline void on_device_end(int n_ranks)
     }
 }
 
-/* Below: the device of a rank, which is not of a team where ranks are MPI's. */
+/* Below, `device` is the rank's; it is not a team's if ranks are MPI's. */
 static inline plait_stream_t on_device_stream(plait_device_t *device, int rank)
 {
     return (on_device_n_cuda > 0) ? on_device_streams[rank]
@@ -116,7 +116,7 @@ static inline void on_device_free(plait_device_t *device, int rank, void *memory
     }
 }
 
-/* The rank's pinned memory, of n_bytes at least; entered. */
+/* The rank's pinned memory of at least n_bytes; its device must be entered. */
 static inline void *on_device_room(int rank, int64_t n_bytes)
 {
     plait_device_t *device = team_devices[rank];
@@ -130,8 +130,8 @@ static inline void *on_device_room(int rank, int64_t n_bytes)
     return on_device_pinned[rank].memory;
 }
 
-/* n_bytes from the host to the device, or back; then nothing is under way on the rank's stream, or it brings
- * them late. */
+/* Copies n_bytes from the host to the device, or back. Afterwards no work is under way on the rank's stream,
+ * or the stream brings the bytes late. */
 static inline void on_device_move(plait_device_t *device, int rank, void *there,
                                   void *here, int64_t n_bytes, bool is_back)
 {

@@ -21,16 +21,16 @@ typedef struct {
     void *context;
 } team_rank_t;
 
-/* Where a rank's arrays are; NULL: in host memory. */
+/* The devices of the ranks' arrays; NULL: arrays are in host memory. */
 static plait_device_t *team_devices[TEAM_MAX];
 
-/* Whether ranks know each other's. */
+/* Whether ranks know each other's devices. */
 static bool team_knows_devices;
 
-/* What every rank does first, or NULL. */
+/* The function that every rank calls first, or NULL. */
 static team_fn_t team_before;
 
-/* How they reach each other's; NULL: as the library chooses. */
+/* The link between ranks' devices; NULL: as the library chooses. */
 static const plait_device_link_t *team_link;
 
 static void team_main(const team_rank_t *rank)
@@ -41,11 +41,12 @@ static void team_main(const team_rank_t *rank)
     rank->fn(rank->comm, rank->context);
 }
 
-/* Threads that wait for the next run: a test has tens of thousands, and a thread costs more than most. */
+/* Threads that wait for the next run. A test has tens of thousands of runs, and starting a thread costs more
+ * than most of them. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t begun[TEAM_MAX], over;
-    team_rank_t *work[TEAM_MAX]; /* NULL: none, or it is done */
+    team_rank_t *work[TEAM_MAX]; /* NULL: no work, or work done */
     int n_threads, n_busy;
     pid_t process; /* a forked child has none of its parent's threads */
 } team = {.lock = PTHREAD_MUTEX_INITIALIZER, .over = PTHREAD_COND_INITIALIZER};
@@ -71,7 +72,7 @@ static void *team_worker(void *argument)
     return NULL;
 }
 
-/* As many threads as that; never ended. */
+/* Makes sure that there are n threads; they never end. */
 static inline void team_hire(int n)
 {
     if (team.process != getpid()) {

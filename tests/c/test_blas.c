@@ -59,7 +59,7 @@ static double residual(const problem_t *p, const void *l, const void *a)
     return worst;
 }
 
-/* A Cholesky factor, the system solved with it by trsm, and the residual by gemm. */
+/* A Cholesky factor, the solution of the system by trsm with it, and the residual by gemm. */
 static void check_solve(const problem_t *p)
 {
     const int64_t n = p->n, bytes = plait_dtype_bytes(p->dtype);
@@ -90,7 +90,7 @@ static void check_solve(const problem_t *p)
     plait_free(memory);
 }
 
-/* LU with its pivots: p a = l u, looked at row by row. */
+/* LU with its pivots: p a = l u, checked row by row. */
 static void check_lu(const problem_t *p)
 {
     const int64_t n = p->n, bytes = plait_dtype_bytes(p->dtype);
@@ -146,7 +146,7 @@ static void *caller(void *unused)
     return unused;
 }
 
-/* All at once, the first of them fills the table; then it uses as many threads as before. */
+/* All threads start at once, and the first fills the table; the library's thread count stays as it was. */
 static void check_threads(void)
 {
     pthread_t threads[N_THREADS];

@@ -1,5 +1,5 @@
-/* Steps of chasing a bulge, of every instruction set, against plain loops in double; what is around a block, and above
- * a diagonal, keeps its bits. */
+/* Steps of chasing a bulge, for every instruction set, against plain loops in double. Numbers around a block,
+ * and above a diagonal, keep their bits. */
 #include "check.h"
 #include "dense/scalar.h"
 #include "isa.h"
@@ -10,7 +10,7 @@
 
 enum { N = PLAIT_BULGE_ROWS, LD = 2 * N - 1, BEFORE = N, ROOM = BEFORE + N * LD + N };
 
-/* A block within other numbers, as the kernels and as plain loops have it. */
+/* A block within other numbers, as computed by the kernels and by plain loops. */
 typedef struct {
     plait_dtype_t dtype;
     double room[ROOM]; /* of either precision */
@@ -44,7 +44,7 @@ static double *at(block_t *b, int i, int j)
     return &b->a[BEFORE + j * LD + i];
 }
 
-/* As the dtype has them. */
+/* Stores the numbers in the dtype. */
 static void put(plait_dtype_t dtype, const double *x, double *to)
 {
     for (int i = 0; i < N; i++) {
@@ -87,7 +87,7 @@ static void *place(block_t *b)
     return (char *)b->room + BEFORE * plait_dtype_bytes(b->dtype);
 }
 
-/* A H: w for all columns, and the first one of it. */
+/* A H: w for all columns, and the first column. */
 static void check_right(plait_dtype_t dtype)
 {
     const plait_bulge_t *kernels = plait_bulge(dtype);
@@ -111,7 +111,7 @@ static void check_right(plait_dtype_t dtype)
     check_same_outside(&b, &old, false, 0, 1, "right");
 }
 
-/* H^T (A - w before^T) of all columns but the first one. */
+/* H^T (A - w before^T) for all columns but the first. */
 static void check_left(plait_dtype_t dtype)
 {
     const plait_bulge_t *kernels = plait_bulge(dtype);
@@ -137,7 +137,7 @@ static void check_left(plait_dtype_t dtype)
     check_same_outside(&b, &old, false, 1, N - 1, "left");
 }
 
-/* H^T A H of the lower triangle, by both sides of a whole matrix. */
+/* H^T A H for the lower triangle, against both sides applied to a whole matrix. */
 static void check_both(plait_dtype_t dtype)
 {
     const plait_bulge_t *kernels = plait_bulge(dtype);

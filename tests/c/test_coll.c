@@ -80,7 +80,7 @@ static void bcast_rank(plait_comm_t *comm, void *context)
     }
 }
 
-/* Every rank sends right and receives from the left, tags by sender; then ends of a chain. */
+/* Every rank sends right and receives from the left, with tags by sender; then the ends of a chain. */
 static void ring_rank(plait_comm_t *comm, void *context)
 {
     const vector_t *t = context;
@@ -116,8 +116,8 @@ static void ring_rank(plait_comm_t *comm, void *context)
     plait_free(y);
 }
 
-/* The message is longer than the place for it, then of another dtype: both partners know,
- * nothing is written, and the communicator goes on working. */
+/* A message is longer than its place, then of another dtype: both partners know, nothing is written, and the
+ * communicator goes on working. */
 static void faults_rank(plait_comm_t *comm, void *context)
 {
     int rank = plait_comm_rank(comm);
@@ -160,7 +160,7 @@ static void faults_rank(plait_comm_t *comm, void *context)
           "negative n");
 }
 
-/* Nobody else can send it; the guard's default limit would end it after a minute. */
+/* No other rank can send the message; the guard's default limit would end the wait after a minute. */
 static void own_rank(plait_comm_t *comm, void *context)
 {
     double y = 0;
@@ -174,7 +174,7 @@ static void own_rank(plait_comm_t *comm, void *context)
           "own receive: %s", plait_error_text());
 }
 
-/* Ranks call different things at the same place. */
+/* Ranks call different operations at the same place. */
 static void mismatch_rank(plait_comm_t *comm, void *context)
 {
     int rank = plait_comm_rank(comm);
@@ -293,8 +293,8 @@ static void expect_invalid(plait_status_t status, const char *text)
           "expected \"%s\"", text);
 }
 
-/* The same on all ranks, so that all fail alike; what one rank alone has wrong, the others
- * learn from it. Three ranks. */
+/* Arguments that are wrong on all ranks fail alike on all; an argument that is wrong on one rank is told to the
+ * others. Three ranks. */
 static void arguments_rank(plait_comm_t *comm, void *context)
 {
     static const int64_t negative[] = {1, -2, 1};
@@ -353,8 +353,8 @@ static void arguments_rank(plait_comm_t *comm, void *context)
                    "200 is no dtype");
 }
 
-/* Of wrong counts all ranks meet to refuse them, also those whose arrays are NULL, who would else be a call
- * ahead of a rank of no elements. Three ranks. */
+/* All ranks meet to refuse wrong counts, even ranks whose arrays are NULL: else these ranks would be a call
+ * ahead of a rank without elements. Three ranks. */
 static void counts_rank(plait_comm_t *comm, void *context)
 {
     static const int64_t negative[] = {1, -2, 1};
@@ -381,7 +381,7 @@ static void counts_rank(plait_comm_t *comm, void *context)
           "after wrong counts: %s", plait_error_text());
 }
 
-/* Shapes as programs of XLA can have them. Three ranks. */
+/* Shapes as in programs of XLA. Three ranks. */
 static void shapes_rank(plait_comm_t *comm, void *context)
 {
     static const int64_t counts[] = {2, 2, 2};
@@ -425,7 +425,7 @@ static void shapes_rank(plait_comm_t *comm, void *context)
 
 /* ---- ranks that disagree ---- */
 
-/* Rank 1 differs in one thing after the other; every rank learns of it, then all goes on. */
+/* Rank 1 differs in one argument after another; every rank learns of each difference, then all go on. */
 static void disagree_rank(plait_comm_t *comm, void *context)
 {
     bool is_odd = plait_comm_rank(comm) == 1;
@@ -508,8 +508,7 @@ static void check_self(void)
     plait_free(big);
 }
 
-/* Lists are told apart by what is in them: these two have the same sums, and the same
- * address. */
+/* Lists are distinguished by their contents: these two have the same sums, and the same address. */
 static void lists_rank(plait_comm_t *comm, void *context)
 {
     static const int64_t lists[2][4] = {{1, 1, 1, 1}, {0, 2, 2, 0}};
@@ -527,7 +526,7 @@ static void lists_rank(plait_comm_t *comm, void *context)
     }
 }
 
-/* Lists that are too long for the stack. */
+/* Lists too long for the stack. */
 static void many_rank(plait_comm_t *comm, void *context)
 {
     (void)context;
@@ -536,7 +535,7 @@ static void many_rank(plait_comm_t *comm, void *context)
     }
 }
 
-/* What is never received is freed with the communicator, and logged. */
+/* A message that is never received is freed with the communicator, and logged. */
 static void lost_rank(plait_comm_t *comm, void *context)
 {
     double x[4] = {0};

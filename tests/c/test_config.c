@@ -1,4 +1,4 @@
-/* plait/config.h, and what choices do to plans. */
+/* plait/config.h, and the effect of choices on plans. */
 #include "check.h"
 #include "plait/config.h"
 #include "plait/fft.h"
@@ -38,7 +38,7 @@ static void check_keys(void)
           "%s", chosen("halo_comm_backend"));
 }
 
-/* What plait_plan_print says of a transform on two threads. */
+/* The text of plait_plan_print for a transform on two threads. */
 static void print_plan(const plait_comm_t *comm, char **text)
 {
     const int64_t shape[] = {4, 4, 4};

@@ -1,7 +1,7 @@
-/* What a C program does with arrays on devices, by public functions alone: every collective, messages and
- * one plan of each kind, by ranks that are threads, against the same calls on arrays in host memory. Operands
- * come late on the stream, so results are right by its order alone. On the GPUs that there are; with the
- * argument `host` on stand-ins of CUDA's libraries, with `device` on check devices. */
+/* What a C program does with arrays on devices, by public functions alone: every collective, messages and one
+ * plan of each kind. Ranks are threads; results are compared with the same calls on arrays in host memory.
+ * Operands come late on the stream, so only its order makes results right. Runs on the GPUs that there are;
+ * with the argument `host` on stand-ins of CUDA's libraries, with `device` on check devices. */
 #include "base/status.h"
 #include "cuda_stand_in.h"
 #include "device/find.h"
@@ -45,7 +45,7 @@ static double *numbers(const rank_t *r, int64_t n)
     return x;
 }
 
-/* As far apart as that from what the host has, of its largest number. */
+/* Compares with the host's results; tolerance is relative to their largest number. */
 static void compare(const rank_t *r, const char *what, const double *got,
                     const double *want, int64_t n, double tolerance)
 {
@@ -113,7 +113,7 @@ static plait_status_t call_allgather(plait_comm_t *comm, const double *x, double
     return plait_allgather(comm, PLAIT_F64, N, x, y);
 }
 
-/* Rank r has r blocks of 100: the first one nothing. */
+/* Rank r gives 100 r elements; rank 0 gives none. */
 static plait_status_t call_allgatherv(plait_comm_t *comm, const double *x, double *y)
 {
     int64_t counts[TEAM_MAX];
@@ -151,7 +151,7 @@ static plait_status_t call_route(plait_comm_t *comm, const double *x, double *y)
     return plait_route(comm, size, edges, PLAIT_F64, N, 2, x, 2, y);
 }
 
-/* A ring, to the next one and from the one before. */
+/* A ring: send to the next rank, receive from the rank before. */
 static plait_status_t ring(plait_comm_t *comm, int64_t n, const double *x, double *y)
 {
     const int size = plait_comm_size(comm);
@@ -175,7 +175,7 @@ static plait_status_t call_long_ring(plait_comm_t *comm, const double *x, double
     return ring(comm, 4 * N, x, y);
 }
 
-/* From the first one to the last one. */
+/* A message from the first rank to the last. */
 static plait_status_t call_message(plait_comm_t *comm, const double *x, double *y)
 {
     plait_status_t status = PLAIT_OK;
@@ -191,7 +191,7 @@ static plait_status_t call_message(plait_comm_t *comm, const double *x, double *
     return status;
 }
 
-/* Elements of x and y; negative: for each rank. Results that a rank does not have stay as they were. */
+/* Elements of x and y; negative: for each rank. Results that a rank does not get stay as they were. */
 static const struct {
     const char *name;
     call_fn_t call;
@@ -346,7 +346,8 @@ static void check_plan(const rank_t *r, int i)
     plait_free(got);
 }
 
-/* A = L L^T of small integers, so that L comes back; and the order of a minor that is not positive. */
+/* A = L L^T of small integers, so that the factor is exactly L; and the order of a minor that is not
+ * positive. */
 static void check_potrf(const rank_t *r)
 {
     enum { SIZE = 23, BLOCK = 4 };
@@ -401,8 +402,8 @@ static plait_stream_t own_stream(const rank_t *r)
     return stream;
 }
 
-/* What is called on a second stream sees what the first one had, also after a while on the host, and the
- * first one is gone by then. */
+/* A call on a second stream sees the results of the first stream, even after a call on the host in between. The
+ * second stream is destroyed at the end. */
 static void check_streams(const rank_t *r)
 {
     double *x = numbers(r, N);
@@ -435,7 +436,7 @@ static void check_streams(const rank_t *r)
     plait_free(got);
 }
 
-/* The last rank's arrays are on the host: a message comes from there, a collective is refused by all. */
+/* The last rank's arrays are on the host: it can send a message, but all ranks refuse a collective. */
 static void check_mixed(const rank_t *r)
 {
     const bool is_here = r->rank == r->size - 1;

@@ -1,5 +1,5 @@
-/* The kernels as code: compiled once and kept on disk, never taken from a file that is not whole or
- * from a folder of others; then by the compilers that this machine has. */
+/* The kernels' machine code: compiled once and kept on disk, never taken from an incomplete file or from a
+ * folder of other users; then compiled by the compilers of this machine. */
 #include "device/cuda_cache.h"
 #include "device/cuda_code.h"
 #include "fakes.h"
@@ -11,7 +11,7 @@ static int n_compiled(void)
     return ask_fake("libnvrtc.so.13", "fake_cuda_n_compiled");
 }
 
-/* The code for a capability; what it came to is compared with `expected`. */
+/* Asks for the code of a capability, compares it with `expected`, and counts compilations. */
 static void check_code(int capability, const char *expected, int n_more)
 {
     void *image = NULL;
@@ -117,7 +117,7 @@ static void test_cuda_code_of_other_devices(void)
     CHECK(image == NULL, "nothing is given");
 }
 
-/* The oldest and the usual devices that both majors of CUDA know; machine code is an ELF file. */
+/* The oldest and the usual devices that both majors of CUDA know; machine code must be an ELF file. */
 static void test_cuda_code_by_nvrtc(void)
 {
     static const int capabilities[] = {75, 90};
@@ -141,7 +141,7 @@ static void test_cuda_code_by_nvrtc(void)
     }
 }
 
-/* The same text, ahead of time. */
+/* The same text, compiled ahead of time. */
 static void test_cuda_code_by_nvcc(void)
 {
     char command[3 * PATH_MAX], source[PATH_MAX];

@@ -15,7 +15,7 @@ static int n_waits(const machine_t *m)
     return m->is_host ? ask_fake("libcuda.so.1", "fake_cuda_n_waits") : 0;
 }
 
-/* What was given is taken again: on another stream only after what was enqueued before. */
+/* Memory given back is reused: on another stream only after the work enqueued before. */
 static void test_cuda_memory(const machine_t *m)
 {
     plait_stream_t other = NULL, another = NULL;
@@ -55,7 +55,7 @@ static void test_cuda_memory(const machine_t *m)
     m->call->stream_destroy(m->device, another);
 }
 
-/* A program of growing arrays has no buffer of each size. */
+/* A program of growing arrays does not keep a buffer of each size. */
 static void test_cuda_growing(const machine_t *m)
 {
     enum { MIB = 1 << 20, FIRST = 20, LAST = 120 };
@@ -81,7 +81,7 @@ static void test_cuda_growing(const machine_t *m)
 
 enum { MAX_BATCH = 50 };
 
-/* What the host makes of a box: its addresses are those of the device, at -> there. */
+/* A box by the host's functions; the box has addresses of the device, src and dst are the host's. */
 static void do_on_host(const plait_device_box_t *b, plait_dtype_t dtype,
                        const char *src, char *dst)
 {
@@ -107,7 +107,7 @@ static const char *boxes_text(plait_dtype_t dtype, int n, const plait_device_box
     return text;
 }
 
-/* A batch as byte offsets into two arrays; gaps between the boxes' places must stay. */
+/* A batch as byte offsets into two arrays; bytes between the boxes' places must not change. */
 typedef struct {
     int n;
     plait_dtype_t dtype;
@@ -116,7 +116,7 @@ typedef struct {
     int64_t n_src, n_dst;
 } batch_t;
 
-/* Numbers below 2 wherever a float begins: of two NaN any may be the sum. */
+/* Makes numbers below 2 wherever a float begins: the sum of two NaN may be either. */
 static void make_finite(array_t *a)
 {
     for (int64_t i = 0; i < a->n_bytes; i++) {
@@ -150,7 +150,7 @@ static void check_batch(const machine_t *m, batch_t *b, random_t *r)
     array_destroy(m, &dst);
 }
 
-/* One more box, behind the others on both sides. Sums may go to one place again and again. */
+/* Adds a box behind the others on both sides. Sums may repeatedly go to one place. */
 static void add_random(batch_t *b, random_t *r, int64_t max_rows)
 {
     const int i = b->n;
@@ -193,7 +193,7 @@ static void test_cuda_boxes(const machine_t *m)
     }
 }
 
-/* Axes of an array exchanged, element sizes 1 to 16 and 12, extents around those of a tile. */
+/* Exchanged axes of an array, with element sizes 1 to 16 and 12, and extents around a tile's. */
 static void test_cuda_turns(const machine_t *m)
 {
     static const int64_t rows[] = {1, 2, 4, 8, 16, 12};
@@ -223,8 +223,8 @@ static void test_cuda_turns(const machine_t *m)
     }
 }
 
-/* Float sums of several boxes into one place, in the order of the list; then a place is zeroed
- * that was read before, and one is copied that was written before. */
+/* Float sums of several boxes into one place, in the order of the list. Then a place is zeroed after a read,
+ * and a place is copied after a write. */
 static void test_cuda_boxes_in_order(const machine_t *m)
 {
     enum { N = 300, N_BOXES = 40 };
@@ -252,8 +252,8 @@ static int n_launches(const machine_t *m)
     return m->is_host ? ask_fake("libcuda.so.1", "fake_cuda_n_launches") : 0;
 }
 
-/* As many as are compared with each other, in one array. Those that do not meet share launches, also where
- * what is read lies between what is written; of others one follows the other. */
+/* As many boxes as are compared with each other, in one array. Boxes that do not overlap share launches, even
+ * if reads lie between writes; other boxes run one after another. */
 static void test_cuda_boxes_many(const machine_t *m)
 {
     enum { N_BOXES = 64, ROW = 64, TOGETHER = (N_BOXES + 19) / 20 };
@@ -321,7 +321,7 @@ static void test_cuda_boxes_in_place(const machine_t *m)
     array_destroy(m, &a);
 }
 
-/* More lanes than one box may have, as bytes that no wider lane fits; for a GPU, which has room. */
+/* More lanes than one box may have, as bytes that no wider lane fits; only on a GPU, which has room. */
 static void test_cuda_boxes_large(const machine_t *m)
 {
     const int64_t n_bytes = (INT64_C(1) << 31) + (INT64_C(1) << 20) + 3,
@@ -417,7 +417,7 @@ static void test_cuda_refusals(const machine_t *m)
     array_destroy(m, &a);
 }
 
-/* With stand-ins only: what fails, when, and what is possible afterwards. */
+/* With stand-ins only: which calls fail, when, and what still works afterwards. */
 static void test_cuda_failures(void)
 {
     static const plait_box_copy_t box = {.row_bytes = 16};

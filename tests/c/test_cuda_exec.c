@@ -1,6 +1,6 @@
-/* Transforms, halos and redistributions by ranks that are threads, whose arrays are on CUDA devices which
- * they share, by the devices' own copies and staged. On the GPUs that there are, or with
- * the argument `host` on stand-ins of CUDA's libraries. Without a GPU: skipped, with the reason. */
+/* Transforms, halos and redistributions by ranks that are threads, with arrays on CUDA devices that the ranks
+ * share, by the devices' own copies and staged. Runs on the GPUs that there are, or with the argument `host`
+ * on stand-ins of CUDA's libraries. Without a GPU: skipped, with the reason. */
 #include "cuda_stand_in.h"
 #include "device/pool.h"
 #include "exec_cases.h"

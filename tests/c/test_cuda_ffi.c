@@ -1,5 +1,5 @@
-/* With PLAIT_CUDA=1 the handlers find CUDA's devices by themselves: where there are none the error
- * says what was looked for; with stand-ins of driver and libraries a call goes all the way. */
+/* With PLAIT_CUDA=1 the handlers find CUDA's devices by themselves. Without devices the error says what was
+ * looked for. With stand-ins of driver and libraries a call goes all the way. */
 #include "comm/registry.h"
 #include "device/find.h"
 #include "fakes.h"

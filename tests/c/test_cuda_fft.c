@@ -33,7 +33,7 @@ static double complex get_number(const void *x, int64_t i, bool is_double, bool 
     return re + im * I;
 }
 
-/* One side's extents: half of the last one where it is the complex side of a real transform. */
+/* The extents of both sides: half of the last extent on the complex side of a real transform. */
 static void sides_of(const plait_device_fft_t *f, int64_t in[], int64_t out[])
 {
     memcpy(in, f->n, sizeof(f->n));
@@ -45,7 +45,7 @@ static void sides_of(const plait_device_fft_t *f, int64_t in[], int64_t out[])
     }
 }
 
-/* The whole complex operand of one transform, contiguous: what is not there by symmetry. */
+/* The whole complex operand of one transform, contiguous; missing numbers come by symmetry. */
 static void gather(const plait_device_fft_t *f, const char *in, int64_t batch,
                    const int64_t n_in[], double complex *whole)
 {
@@ -114,7 +114,7 @@ static int64_t side_bytes(const plait_device_fft_t *f, const int64_t n[],
            (is_real ? 2 : 1);
 }
 
-/* is_planned: before others were, which may have taken its place. */
+/* is_planned: planned before other transforms, which may have taken its place. */
 static void check_fft(const machine_t *m, const plait_device_fft_t *f, bool is_planned)
 {
     const double ulp = (f->dtype == PLAIT_C128) ? 0x1p-52 : 0x1p-23;
@@ -158,7 +158,7 @@ static void check_fft(const machine_t *m, const plait_device_fft_t *f, bool is_p
     array_destroy(m, &out);
 }
 
-/* Contiguous transforms behind each other, or interleaved; `pad` elements more in each last row. */
+/* Contiguous transforms one behind another, or interleaved; each last row has `pad` more elements. */
 static plait_device_fft_t fft_of(plait_device_fft_kind_t kind, plait_dtype_t dtype,
                                  int ndim, const int64_t n[], int64_t n_batch,
                                  bool is_interleaved, int64_t pad)
@@ -181,7 +181,7 @@ static plait_device_fft_t fft_of(plait_device_fft_kind_t kind, plait_dtype_t dty
     return f;
 }
 
-/* More than are kept at once. */
+/* More transforms than are kept at once. */
 enum { N_FFTS = 6 * 3 * 2 * 3 };
 
 static plait_device_fft_t fft_number(int k)
@@ -195,7 +195,7 @@ static plait_device_fft_t fft_number(int k)
                   k % 3 + 1, shapes[k % 6], k / 36 * 2 + 1, k / 36 == 1, k / 36 == 2);
 }
 
-/* In the stand-in. */
+/* Number of plans in the stand-in. */
 static int count_ffts(void)
 {
     void *library = dlopen(FAKES_DIR "/libcufft.so.12", RTLD_NOW | RTLD_NOLOAD);
@@ -208,7 +208,7 @@ static int count_ffts(void)
     return n;
 }
 
-/* All of them, and then once more as operations that were planned before. */
+/* All transforms, and then all again, planned before others. */
 static void test_cuda_fft(const machine_t *m)
 {
     for (int k = 0; k < 2 * N_FFTS; k++) {

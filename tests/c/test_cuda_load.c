@@ -83,7 +83,7 @@ static void test_cuda_driver(void)
     CHECK(plait_cuda_device_say(1) == NULL, "one device");
 }
 
-/* The driver's version decides which of two toolkits is taken, and all libraries come from it. */
+/* The driver's version decides which of two toolkits is used, and all libraries come from that toolkit. */
 static void test_cuda_versions(void)
 {
     const char *folder = folder_of("both");
@@ -135,7 +135,7 @@ static void test_cuda_all(void)
           plait_cuda_say(PLAIT_CUDA_NVSHMEM));
 }
 
-/* Where another part of the process, JAX, has opened a library, that one is taken. */
+/* A library that another part of the process, such as JAX, has opened is used. */
 static void test_cuda_loaded(void)
 {
     char path[PATH_MAX + 64];
@@ -177,8 +177,8 @@ static void test_cuda_wheels(void)
     dlclose(other);
 }
 
-/* Nothing is asked of the machine but that what it has is what it seems. The last one: the libraries
- * stay open, since some of them lose memory when they are closed. */
+/* Requires nothing of the machine, except that its libraries are what they claim. Runs last: the libraries stay
+ * open, because some of them leak memory when they are closed. */
 static void test_cuda_here(void)
 {
     look_in(NULL);

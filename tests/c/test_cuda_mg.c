@@ -7,7 +7,7 @@
 
 static const plait_dtype_t dtypes[] = {PLAIT_F32, PLAIT_F64, PLAIT_C64, PLAIT_C128};
 
-/* The stand-in's device 2 reaches no other one. */
+/* Device 2 of the stand-in reaches no other device. */
 static const int ids_of_host[] = {0, 1, 3, 4};
 
 static void check_case(int n_devices, const int ids[], plait_dtype_t dtype, int64_t n,
@@ -76,7 +76,7 @@ static void check_refusals(void)
     close_case(&c);
 }
 
-/* The library does not find them, or wants more than it did. */
+/* The library finds no results, or wants more memory than before. */
 static void check_outcomes(plait_joint_op_t op)
 {
     case_t c = case_of(2, ids_of_host, PLAIT_C64, 9, 2, true, op);
@@ -98,7 +98,7 @@ static void check_outcomes(plait_joint_op_t op)
     close_case(&c);
 }
 
-/* One function of the library fails: while planning, when nothing of it is left, or in the call. */
+/* One function of the library fails: while planning, which must leave nothing behind, or in the call. */
 static void check_failing(plait_joint_op_t op, const int ids[])
 {
     static const char *const calls[] = {"cusolverMgSyevd", "cusolverMgPotrf",
@@ -142,7 +142,7 @@ static void check_failing(plait_joint_op_t op, const int ids[])
     close_case(&c);
 }
 
-/* The driver fails: at each function, from its first call on. */
+/* The driver fails at each of these functions, from its first or second call on. */
 static void check_failing_driver(void)
 {
     static const char *const functions[] = {"cuDeviceCanAccessPeer:101:0",
@@ -175,7 +175,7 @@ static void check_failing_driver(void)
     good(plait_cuda_device(0, &device), "device");
 }
 
-/* A toolkit without it. */
+/* A toolkit without cuSolverMg. */
 static void check_absent(void)
 {
     static const char *const there[] = {"libcuda.so.1", "libnvrtc.so.13",
@@ -194,7 +194,7 @@ static void check_absent(void)
 
 /* ---- Real devices --------------------------------------------------------------------------- */
 
-/* As many as there are; of one GPU the library makes several. */
+/* As many devices as there are; the library makes one GPU several devices. */
 static void check_here(void)
 {
     plait_device_t *device = NULL;

@@ -28,8 +28,8 @@ static const char *text(const problem_t *p)
     return line;
 }
 
-/* Any bits, among them often 0, equal ones, all ones, infinities, NaN, and for the longer floats
- * numbers whose products are in range. */
+/* Any bits, often 0, equal numbers, all ones, infinities and NaN; and for longer floats numbers whose products
+ * are in range. */
 static void sample_elements(plait_dtype_t dtype, random_t *r, int64_t n, char *x)
 {
     const int64_t item = plait_dtype_bytes(dtype);
@@ -74,7 +74,7 @@ static bool is_nan(plait_dtype_t dtype, const char *x)
     return isnan(d);
 }
 
-/* Bits; of sums and products two NaN are alike: IEEE 754 does not say which one comes out. */
+/* Compares bits; for sums and products all NaN are alike, because IEEE 754 does not say which NaN results. */
 static bool is_same(const problem_t *p, const char *a, const char *b)
 {
     plait_kind_t kind = plait_dtype_kind(p->dtype);
@@ -96,7 +96,7 @@ static bool is_same(const problem_t *p, const char *a, const char *b)
     return n_wrong == 0;
 }
 
-/* The host's functions on all pieces, of which there are several. */
+/* The host's functions on all pieces. */
 static void reduce_on_host(const problem_t *p, const char *pieces[], char *dst)
 {
     plait_reduce_fn_t fn = plait_reduce_find(p->op, p->dtype);
@@ -118,7 +118,7 @@ static void reduce_on_host(const problem_t *p, const char *pieces[], char *dst)
     }
 }
 
-/* All pieces and the result in one array, with bytes between them that must stay. */
+/* All pieces and the result in one array; bytes between them must not change. */
 static void check_reduce(const machine_t *m, const problem_t *p)
 {
     const int64_t n_bytes = p->n * plait_dtype_bytes(p->dtype);
@@ -168,7 +168,7 @@ static void test_cuda_reduce_pair(const machine_t *m, plait_reduce_t op,
     }
 }
 
-/* Also more pieces than one launch takes, and the result in the way of the later ones. */
+/* More pieces than one launch takes, too; the result may overlap one of the later pieces. */
 static void test_cuda_reduce_many(const machine_t *m)
 {
     problem_t p = {.op = PLAIT_SUM, .dtype = PLAIT_F32, .n = 100, .alias = -1};

@@ -22,7 +22,7 @@ static void switch_to(const machine_t *from, const machine_t *to)
     }
 }
 
-/* From this device, from others that it reaches, and from one that it does not; twice each. */
+/* Copies from this device, from devices that it reaches, and from a device that it does not; twice each. */
 static void test_cuda_across(const machine_t *m)
 {
     enum { N = 100003 };
@@ -54,7 +54,7 @@ static void test_cuda_across(const machine_t *m)
     }
 }
 
-/* A device that reaches as many others as it may copies through the host. */
+/* A device that already reaches as many devices as it may copies through the host. */
 static void test_cuda_peers(void)
 {
     machine_t m = {.is_host = true};
@@ -67,7 +67,7 @@ static void test_cuda_peers(void)
     machine_close(&m);
 }
 
-/* As another process would find it. On a GPU a process cannot open its own handle. */
+/* As in another process. On a GPU a process cannot open its own handle. */
 static void test_cuda_ipc(const machine_t *m)
 {
     enum { N = 5000, AT = 300 };
@@ -123,7 +123,7 @@ static void test_cuda_ipc(const machine_t *m)
     array_destroy(m, &b);
 }
 
-/* A peer that opens what is shown of a block, which is freed meanwhile. */
+/* A peer opens a shown part of a block, which is freed meanwhile. */
 static void check_freed(const machine_t *m, plait_cu_address_t block, int64_t at,
                         int64_t n_bytes, bool is_shown)
 {
@@ -148,7 +148,7 @@ static void check_freed(const machine_t *m, plait_cu_address_t block, int64_t at
     }
 }
 
-/* What others than plait have asked the driver for: a pool, arrays one by one, and what XLA says to be so. */
+/* Memory that others got from the driver: a pool, single arrays, and memory that XLA says is such. */
 static void test_cuda_ipc_of_others(const machine_t *m)
 {
     enum { N = 100000, AT = 512 };
@@ -175,8 +175,8 @@ static void test_cuda_ipc_of_others(const machine_t *m)
     }
 }
 
-/* Memory that an allocator has mapped itself: its file goes to another process, which is this one here, and
- * what is mapped there is the same. On a GPU, too. */
+/* Memory that an allocator has mapped itself. Its file goes to another process, here this one, where the
+ * mapping has the same contents. Also on a GPU. */
 static void test_cuda_virtual(const machine_t *m)
 {
     enum { N = 3000, AT = 500 };
@@ -235,8 +235,8 @@ static void test_cuda_virtual(const machine_t *m)
     array_destroy(m, &b);
 }
 
-/* Where this function fails, memory is not taken, or is but not shown, or is shown but not found; nothing
- * is left behind. */
+/* If this function fails, memory is not taken, or is taken but not shown, or is shown but not found; nothing is
+ * left behind. */
 static void check_refusal(const char *failing, bool is_taken, bool is_shown)
 {
     plait_device_shown_t shown = {.number = 0};
@@ -290,7 +290,7 @@ static void test_cuda_virtual_refused(void)
     }
 }
 
-/* Several allocations behind one address are not shown; a file that nobody has is not found. */
+/* Several allocations at one address are not shown; a file that no process has is not found. */
 static void test_cuda_virtual_wrong(void)
 {
     plait_device_shown_t gone = {.number = PLAIT_CUDA_VIRTUAL | 1}, wide = gone;
@@ -315,7 +315,7 @@ static void test_cuda_virtual_wrong(void)
     d->table->leave(d);
 }
 
-/* A driver without these functions is good enough for all else. */
+/* A driver without these functions suffices for everything else. */
 static void test_cuda_virtual_absent(void)
 {
     plait_device_shown_t shown = {.number = 0};

@@ -1,6 +1,6 @@
-/* Factorizations and eigenvalues on a CUDA device, by what they are: all dtypes, leading dimensions with
- * gaps that stay as they are, outcomes. On the first GPU, or with the argument `host` on stand-ins of
- * CUDA's libraries. Without a GPU: skipped, with the reason. */
+/* Factorizations and eigenvalues on a CUDA device, by their definitions: all dtypes, leading dimensions whose
+ * gaps stay as they are, outcomes. On the first GPU, or with the argument `host` on stand-ins of CUDA's
+ * libraries. Without a GPU: skipped, with the reason. */
 #include "cuda_matrices.h"
 #include "device/cuda_state.h"
 #include "fakes.h"
@@ -49,7 +49,7 @@ static void check_potrf(const machine_t *m, plait_dtype_t dtype, int64_t n, int6
     array_destroy(m, &info);
 }
 
-/* The matrix before, with rows exchanged as the pivots say, one after the other. */
+/* The original matrix, with its rows exchanged by the pivots, one after another. */
 static double complex *exchanged(const matrix_t *a, const int32_t *pivots, int64_t k,
                                  int64_t row)
 {
@@ -87,7 +87,7 @@ static plait_device_tile_t getrf_of(const matrix_t *a, int64_t row,
                                  .info = (int32_t *)(void *)info->dev};
 }
 
-/* A NaN that no pivot may meet: below the diagonal of what is the identity else. */
+/* A NaN that no pivot meets: below the diagonal of an identity matrix. */
 static void check_passed_by(const machine_t *m, plait_dtype_t dtype, int64_t n)
 {
     matrix_t a = create(m, dtype, n, n, 9);
@@ -168,7 +168,7 @@ static void check_getrf(const machine_t *m, plait_dtype_t dtype, int64_t n_rows,
     array_destroy(m, &info);
 }
 
-/* Q^H A is R, and Q R is A again. */
+/* Q^H A is R, and Q R is A. */
 static void check_qr(const machine_t *m, plait_dtype_t dtype, int64_t n_rows, int64_t n)
 {
     const int64_t least = (n_rows < n) ? n_rows : n;
@@ -218,7 +218,7 @@ static void check_qr(const machine_t *m, plait_dtype_t dtype, int64_t n_rows, in
     array_destroy(m, &factors);
 }
 
-/* exponent: of a power of two that all numbers are multiplied by, and eigenvalues divided. */
+/* exponent: of a power of two that scales all numbers; eigenvalues are divided by it again. */
 static void check_heevd(const machine_t *m, plait_dtype_t dtype, int64_t n,
                         bool has_vectors, int exponent)
 {
@@ -272,7 +272,7 @@ static void check_heevd(const machine_t *m, plait_dtype_t dtype, int64_t n,
     array_destroy(m, &info);
 }
 
-/* Numbers in any order, one of which is NaN or none: each becomes the largest up to it. */
+/* Numbers in any order, with one NaN or none: each becomes the largest number up to its place. */
 static void check_ascend(const machine_t *m, bool is_single, int64_t n, int64_t bad)
 {
     const plait_dtype_t dtype = is_single ? PLAIT_F32 : PLAIT_F64;
@@ -342,7 +342,7 @@ static void test_cuda_solver(const machine_t *m)
     }
 }
 
-/* What was not planned, and what 32 bits do not hold. */
+/* Calls that were not planned, and sizes that 32 bits do not hold. */
 static void check_factor_refusals(const machine_t *m)
 {
     const plait_device_tile_t potrf = {
@@ -383,7 +383,7 @@ static void check_factor_refusals(const machine_t *m)
     good(m->call->tile_plan(m->device, &large, &n_work), "without a limit");
 }
 
-/* A toolkit without cuSOLVER: products are there, factorizations a named error while planning. */
+/* A toolkit without cuSOLVER: products work, factorizations give a named error while planning. */
 static void test_cuda_solver_absent(void)
 {
     static const char *const there[] = {"libcuda.so.1", "libnvrtc.so.13",

@@ -6,7 +6,7 @@
 
 /* ---- Products and triangles ------------------------------------------------------------------ */
 
-/* op(x)[i, j] of what was there. */
+/* op(x)[i, j] of the original x. */
 static double complex op_of(const matrix_t *x, char trans, int64_t i, int64_t j)
 {
     const double complex z = (trans == 'N') ? before(x, i, j) : before(x, j, i);
@@ -96,7 +96,7 @@ static void check_herk(const machine_t *m, plait_dtype_t dtype)
     array_destroy(m, &c.a);
 }
 
-/* op(a)[i, j] of the triangle alone. */
+/* op(a)[i, j], reading the triangle alone. */
 static double complex triangle_of(const matrix_t *a, const plait_device_tile_t *t,
                                   int64_t i, int64_t j)
 {
@@ -108,7 +108,7 @@ static double complex triangle_of(const matrix_t *a, const plait_device_tile_t *
                                       : 0;
 }
 
-/* op(a) x or x op(a), of what x was or is. */
+/* op(a) x or x op(a), with the original or the present x. */
 static double complex applied(const matrix_t *a, const plait_device_tile_t *t,
                               const matrix_t *x, bool is_now, int64_t i, int64_t j)
 {
@@ -228,7 +228,7 @@ static void check_trim(const machine_t *m, plait_dtype_t dtype, int64_t n_rows,
     array_destroy(m, &c.a);
 }
 
-/* bad: an element that is not finite, of column 2; -1: none. */
+/* bad: an element of column 2 that is not finite; -1: none. */
 static void check_outcome(const machine_t *m, plait_tile_op_t op, plait_dtype_t dtype,
                           int64_t row, int64_t bad, int32_t info_before)
 {
@@ -270,7 +270,7 @@ static void check_outcome(const machine_t *m, plait_tile_op_t op, plait_dtype_t 
     array_destroy(m, &info);
 }
 
-/* bad, later: diagonal elements that are not finite; -1: none. Complex ones count by their real part. */
+/* bad, later: diagonal elements that are not finite; -1: none. Complex elements count by their real part. */
 static void check_judged(const machine_t *m, plait_dtype_t dtype, int64_t bad,
                          int64_t later, int32_t info_before)
 {
@@ -330,7 +330,7 @@ static void test_cuda_tile_kernels(const machine_t *m)
     }
 }
 
-/* A product that was not planned, and one whose memory is not aligned: named, and nothing is done. */
+/* A product that was not planned, and a product with unaligned memory: a named error, and nothing is done. */
 static void check_gemm_refusals(const machine_t *m)
 {
     const plait_device_tile_t tile = {.op = PLAIT_TILE_GEMM,

@@ -1,6 +1,6 @@
-/* Dense operations on dealt matrices: plans proven for P = 1..17 in every way of reaching a peer's
- * memory, and executed by threads, against sums over whole matrices in long double. What is not to
- * be read is NaN. Without a BLAS library: skipped, with the reason. */
+/* Dense operations on dealt matrices: plans proven for P = 1..17 in every way of reaching a peer's memory, and
+ * executed by threads, against sums over whole matrices in long double. Elements that must not be read are
+ * NaN. Without a BLAS library: skipped, with the reason. */
 #include "dense_gemm.h"
 #include "dense_main.h"
 #include "dense_trsm.h"

@@ -1,4 +1,4 @@
-/* Plans in words: those of plait_plan_print, for every rank and way, and what is refused. */
+/* Plans in words: the text of plait_plan_print, for every rank and way, and refusals. */
 #include "api/describe.h"
 #include "check.h"
 #include "coll/coll.h"

@@ -24,7 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Links differ in how bytes travel: each run has another part of dtypes and reductions. */
+/* Links transfer bytes differently: each run has another part of dtypes and reductions. */
 enum { N_PARTS = 4 };
 
 static void cases_rank(plait_comm_t *comm, void *context)
@@ -46,7 +46,7 @@ static void run_cases(int n_ranks)
 
 /* ---- the device itself ---- */
 
-/* A process that the system ends: it has touched what it must not. */
+/* Whether the system ends a process that touches these bytes. */
 static bool ends_by_fault(char *p)
 {
     int how = 0;
@@ -62,7 +62,7 @@ static bool ends_by_fault(char *p)
     return WIFSIGNALED(how) || (WIFEXITED(how) && WEXITSTATUS(how) != 0);
 }
 
-/* What nobody ordered is seen: a box on one stream, of what comes to the device on another. */
+/* A missing order is seen: a box on one stream reads data that another stream brings to the device. */
 static void check_planted(void)
 {
     enum { N = 4096, TRIES = 200 };
@@ -99,7 +99,7 @@ static void check_planted(void)
     CHECK(check_device_destroy(&device) == 0, "device");
 }
 
-/* Tables of arguments are the caller's again when a call returns, however late its work is. */
+/* Tables of arguments belong to the caller again when a call returns, however late its work is. */
 static void check_lent(void)
 {
     enum { N = 512, TRIES = 100 };
@@ -153,7 +153,7 @@ static void check_lent(void)
 
 /* ---- copies ---- */
 
-/* i sends so many bytes to j: none, some, or many chunks. */
+/* Bytes that rank i sends to rank j: none, some, or many chunks. */
 static int64_t count_of(int i, int j)
 {
     static const int64_t counts[] = {0,      1,       64 << 10, (64 << 10) + 1,
@@ -168,7 +168,7 @@ static void check_bytes(int rank, const char *where, int64_t n_bytes, int64_t ex
           (long long)n_bytes, where, (long long)expected);
 }
 
-/* What goes to others comes down once, what they send goes up once; or it comes across. */
+/* Data for other ranks is copied to the host once, data from them to the device once; or data goes across. */
 static void copies_rank(plait_comm_t *comm, void *context)
 {
     const int me = plait_comm_rank(comm);
@@ -216,8 +216,8 @@ static void copies_rank(plait_comm_t *comm, void *context)
 
 /* ---- partners that are read when it runs ---- */
 
-/* To the right with the rank as tag, from the left, or from whoever it is; at the end of a line
- * nothing comes and the template is the result. */
+/* Sends to the right with the rank as tag; receives from the left, or from any rank. At the end of a line
+ * nothing comes, and the template is the result. */
 static void exchange_of(plait_comm_t *comm, int64_t n, bool is_line, bool is_any)
 {
     const plait_exchange_params_t params = {.status = 0};
@@ -293,7 +293,7 @@ static void matched_rank(plait_comm_t *comm, void *context)
     matched_all(comm, team_link == NULL || team_link->matched != NULL);
 }
 
-/* All by one link. */
+/* All cases by one link. */
 static void check_link(const plait_device_link_t *link, int n_ranks)
 {
     team_link = link;
@@ -310,7 +310,8 @@ static void check_link(const plait_device_link_t *link, int n_ranks)
     on_device_end(n_ranks);
 }
 
-/* Arrays that nobody is shown are copied to what can be; where nothing is shown, all ranks learn why. */
+/* Arrays that are shown to nobody are copied to memory that can be shown. If no memory is shown, all ranks
+ * learn why. */
 static void refused_rank(plait_comm_t *comm, void *context)
 {
     double x[4] = {1};
@@ -345,7 +346,7 @@ static void check_aside(int n_ranks)
     on_device_end(n_ranks);
 }
 
-/* Arrays in virtual memory go as they are, unless one rank opens none of others': then all are copied
+/* Arrays in virtual memory are shown as they are. If one rank cannot open those of others, all ranks copy
  * first. */
 static void copied_rank(plait_comm_t *comm, void *context)
 {
@@ -390,8 +391,8 @@ static void run_nap(plait_device_t *device, void *argument)
     (void)nanosleep(&nap, NULL);
 }
 
-/* A result that nobody waits for: the communicator is no more before it is there. Its arrays are where
- * none were before, so that no block gives up its place to them, which waits. */
+/* A result that nobody waits for: the communicator is destroyed before the result is there. New addresses are
+ * used, so that the arrays displace no block, which would wait. */
 static void left_rank(plait_comm_t *comm, void *context)
 {
     enum { N_BEFORE = 1 << 20 };
@@ -421,7 +422,7 @@ static void check_left(const plait_device_link_t *link, int n_ranks)
     on_device_end(n_ranks);
 }
 
-/* What fails in NCCL on all ranks alike has its name; the next operation opens it anew. */
+/* A failure of NCCL on all ranks alike is named; the next operation opens NCCL anew. */
 static void failing_rank(plait_comm_t *comm, void *context)
 {
     const char *expected = context;
@@ -446,7 +447,7 @@ static void failing_rank(plait_comm_t *comm, void *context)
     case_movement(comm, PLAIT_F64, 13);
 }
 
-/* Who gives up alone leaves at once: NCCL's abort, which waits for peers, is not waited for. */
+/* A rank that gives up alone leaves at once: it does not wait for NCCL's abort, which waits for peers. */
 static _Thread_local bool gives_up;
 static atomic_bool has_left;
 

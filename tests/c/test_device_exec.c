@@ -17,7 +17,7 @@ typedef struct {
     char text[100];
 } weighted_t;
 
-/* Both as on the host. */
+/* Both directions give the results of the host. */
 static void weighted_rank(plait_comm_t *comm, void *context)
 {
     const weighted_t *t = context;
@@ -165,7 +165,7 @@ static void check_calls(void)
     }
 }
 
-/* All by one link. */
+/* All cases by one link. */
 static void check_link(const plait_device_link_t *link, int n_ranks)
 {
     team_link = link;
@@ -184,7 +184,7 @@ static void choose(const char *backend)
           backend);
 }
 
-/* All parts of six numbers to every rank; or all ranks learn what there is not, and why. */
+/* Every rank gets all parts of six numbers; or all ranks learn what is missing, and why. */
 static void moved_rank(plait_comm_t *comm, void *context)
 {
     const char *why = context;
@@ -211,7 +211,7 @@ static void moved_rank(plait_comm_t *comm, void *context)
     plait_plan_destroy(&plan);
 }
 
-/* Bytes that have come across, up from the host, or by NCCL alone, but for what it proves itself with. */
+/* Bytes that came across, up from the host, or by NCCL alone, except those by which NCCL proves itself. */
 static void check_backend(const char *backend, bool is_across, bool is_up)
 {
     const int64_t n_bytes = 3 * (int64_t)sizeof(double);
@@ -274,7 +274,7 @@ static plait_status_t ask_never(plait_device_t *device, plait_event_t *event,
     return PLAIT_OK;
 }
 
-/* The wait for it ends when it was told to, and that is no error. */
+/* The wait ends at its time limit, which is no error. */
 static void check_patience(void)
 {
     const plait_device_table_t table = {.event_ask = ask_never};

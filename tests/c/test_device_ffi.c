@@ -12,7 +12,7 @@ plait_ffi_error_t *plait_ffi_cuda_fft(plait_ffi_frame_t *frame);
 
 enum { N_DEVICES = 2, N = 5000 };
 
-/* An array there with these bytes. */
+/* An array on the device with these bytes. */
 static void *array_of(plait_device_t *device, const void *data, int64_t n_bytes)
 {
     void *x = check_device_alloc(device, n_bytes);
@@ -42,7 +42,7 @@ static void add_sum(call_t *c, const int64_t *id)
     add_scalar(c, "reduce", &sum);
 }
 
-/* One device alone: nothing is waited for, not even by who passes a token on. */
+/* One device alone: nothing waits, not even a call that passes a token on. */
 static void check_alone(void)
 {
     plait_device_t *device = devices[0];
@@ -156,7 +156,7 @@ typedef struct {
     int ordinal;
 } rank_t;
 
-/* What another program on the same communicator has in host memory has a plan of its own. */
+/* An operation of another program on the same communicator, in host memory, has its own plan. */
 static void *rank_main(void *argument)
 {
     const rank_t *rank = argument;

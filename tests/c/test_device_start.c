@@ -20,7 +20,7 @@ plait_ffi_error_t *plait_ffi_wait(plait_ffi_frame_t *frame);
 
 enum { N_DEVICES = 3, N = 20000 };
 
-/* An operation on its device, its halves' frames one after the other, and a token. */
+/* An operation on its device, the frames of its two halves one after the other, and a token. */
 typedef struct {
     plait_device_t *device;
     call_t call;
@@ -85,7 +85,7 @@ static void make_started_sum(half_t *h)
     add_array(&h->call, "results", h->words, 3);
 }
 
-/* XLA has the number elsewhere by then, and the operand's memory for something else. */
+/* As XLA does: moves the number elsewhere by then, and reuses the operand's memory. */
 static void make_wait(half_t *h)
 {
     void *moved = check_device_alloc(h->device, 8);
@@ -119,7 +119,7 @@ static void check_sum(const half_t *h, double value)
     CHECK(n_wrong == 0, "%d of %d are wrong", n_wrong, N);
 }
 
-/* Of one device: the thread waits for nothing but the number. */
+/* One device alone: the thread waits for nothing but the number. */
 static void check_alone(int64_t id)
 {
     for (int round = 0; round < 2; round++) {
@@ -140,7 +140,7 @@ static void check_alone(int64_t id)
     }
 }
 
-/* Two are started, a plain one is called, then both are waited for, the second one first. */
+/* Starts two operations, calls a plain one, then waits for both, the second first. */
 static void *rank_main(void *argument)
 {
     const int64_t id = ((const int64_t *)argument)[0];
@@ -182,7 +182,7 @@ static void check_ranks(int64_t id)
     }
 }
 
-/* Receives are started before sends, by one thread for both devices. */
+/* One thread starts receives before sends, for both devices. */
 static void check_transfers(int64_t id)
 {
     half_t *in[2];
@@ -219,7 +219,7 @@ static void check_transfers(int64_t id)
     }
 }
 
-/* What fails is told by the one that waits, with the line of the start. */
+/* The wait reports the failure, with the line of the start. */
 static void check_failures(int64_t id)
 {
     const int64_t site = plait_site_put(78, "program.py:42");
@@ -251,7 +251,7 @@ static void forget(const half_t *h)
     plait_started_forget((int64_t)number[0] * (1 << 20) + (int64_t)number[1]);
 }
 
-/* Whether one of the halves, started and waited for, fails where its n-th call on the device does. */
+/* Whether an operation fails if the n-th call on the device fails in one of its halves, start or wait. */
 static bool fails_at(int64_t id, int64_t n, bool is_start)
 {
     half_t *h = half_create(&id, 1);
@@ -277,7 +277,7 @@ static bool fails_at(int64_t id, int64_t n, bool is_start)
     return has_failed;
 }
 
-/* Each call that may fail does once: both halves leave nothing behind. */
+/* Each call that may fail fails once: both halves leave nothing behind. */
 static void check_each_failure(int64_t id)
 {
     enum { MOST = 40 };
@@ -292,7 +292,7 @@ static void check_each_failure(int64_t id)
     }
 }
 
-/* Nobody waits for it, or somebody who has it in host memory. */
+/* Nobody waits for the operation, or a caller with the number in host memory waits. */
 static void check_forgotten(int64_t id)
 {
     float number[PLAIT_NUMBER_FLOATS];
@@ -323,11 +323,11 @@ static void check_forgotten(int64_t id)
     }
 }
 
-/* Ranks come to it together where no operation may bring them together. */
+/* Brings ranks together where no operation may do so. */
 static pthread_barrier_t gate;
 
-/* A started sum in which the n-th call on the device of rank 0 fails, is_dead: and all after it. The
- * others begin when that is arranged. */
+/* A started sum in which the n-th call on rank 0's device fails; is_dead: and all later calls. The other ranks
+ * begin once that is arranged. */
 static plait_status_t fail_together(const beside_t *b, int64_t n, bool is_dead)
 {
     const int me = plait_comm_rank(b->comm);
@@ -359,7 +359,7 @@ static plait_status_t fail_together(const beside_t *b, int64_t n, bool is_dead)
     return status;
 }
 
-/* Each such call once. All ranks are told, or none has failed. */
+/* Fails each such call once. Either all ranks are told, or none has failed. */
 static void check_failures_together(const beside_t *b)
 {
     enum { MOST = 80 };

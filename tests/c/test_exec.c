@@ -14,7 +14,7 @@ int64_t __wrap_plait_host_cache_bytes(void)
     return goes_past ? 0 : __real_plait_host_cache_bytes();
 }
 
-/* Rows of which a few at a time go through scratch. */
+/* Rows that go through scratch a few at a time. */
 static void check_long_rows(int n_ranks)
 {
     static const int64_t shapes[][3] = {{2, 40, 301}, {2, 35, 320}};

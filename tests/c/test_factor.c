@@ -86,7 +86,7 @@ static void getrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
 
 /* ---------------------------------------------------------------- geqrf, ormqr */
 
-/* Q or Q^H times a matrix, with what geqrf has made. */
+/* Q or Q^H times a matrix, with the factors from geqrf. */
 static void multiply(dealt_run_t *qr, plait_dtype_t dtype, const shape_t *s,
                      bool is_adjoint, int64_t n, double complex *c)
 {
@@ -120,7 +120,7 @@ static void multiply(dealt_run_t *qr, plait_dtype_t dtype, const shape_t *s,
     plait_free(t.rets[0].whole);
 }
 
-/* A - Q R, and Q^H Q - I by way of Q^H (Q I). */
+/* A - Q R, and Q^H Q - I by computing Q^H (Q I). */
 static void geqrf_case(plait_dtype_t dtype, const shape_t *s, int n_ranks,
                        plait_direct_t direct)
 {
@@ -258,7 +258,7 @@ static void check_refusals(plait_comm_t *comm, void *unused)
     check_refused(plait_geqrf_plan(comm, &r, &plan), PLAIT_ERR_INVALID, "-2 x 2");
 }
 
-/* Plans are those of messages, in whichever way threads reach each other. */
+/* Plans are plans for messages, however threads reach each other. */
 static void check_on_devices(int n_ranks)
 {
     const int n_shapes = sizeof(rectangles) / sizeof(*rectangles);

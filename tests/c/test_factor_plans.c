@@ -1,6 +1,5 @@
-/* Plans of factorizations, which are not executed: what they cost, by the definition and for up to 64
- * ranks; how panels travel; where one rank does everything; and that a fault that is planted is
- * found. */
+/* Plans of factorizations, which are not executed: their cost, by the definition and for up to 64 ranks; how
+ * panels travel; where one rank does everything; and that planted faults are found. */
 #include "dense/whole.h"
 #include "dense_factor.h"
 #include "kernel/blas.h"
@@ -9,8 +8,8 @@ enum { SKIPPED = 77, MAX_TREES = 64 };
 
 /* ---- costs ---- */
 
-/* What a rank receives: of every panel of others, once, what its own columns need, with what its
- * owner found; and one panel of work. */
+/* The data that a rank receives: of every other rank's panel, once, the part for its own columns, with the
+ * owner's outcome; and one panel of work memory. */
 static plait_plan_cost_t model_of(const plait_op_t *op, const plait_dealt_t *d,
                                   int rank)
 {
@@ -73,7 +72,7 @@ static void check_costs(void)
     }
 }
 
-/* All matrices on one rank: what it costs, besides that the results are the same. */
+/* All matrices on one rank: the cost; other tests show that results are the same. */
 static void check_whole_cost(void)
 {
     const shape_t shape = {20, 20, 3};
@@ -111,8 +110,8 @@ static void check_whole_cost(void)
     }
 }
 
-/* What is chosen without a test's word: one rank for a small matrix, all for a large one, and all
- * sooner where a block column costs less. */
+/* The choice without a test's setting: one rank for a small matrix, all ranks for a large matrix, and all ranks
+ * sooner if a block column costs less. */
 static void check_choice(void)
 {
     for (int i = 0; i < 4 * 3; i++) {
@@ -138,7 +137,7 @@ static void check_choice(void)
 
 /* ---- steps ---- */
 
-/* Those of a Cholesky factorization of n columns in blocks, of all ranks. */
+/* The plans of all ranks for a Cholesky factorization of n columns in blocks. */
 static void potrf_plans(int64_t n, int64_t block, int n_ranks, plait_direct_t direct,
                         plait_plan_t *plans[])
 {
@@ -170,7 +169,7 @@ static const plait_move_t *move_at(const plait_plan_t *plan, int n)
     return NULL;
 }
 
-/* The one rank that blocks of a move go to, or come from; -1: none, -2: several. */
+/* The only rank that blocks of a move go to or come from; -1: none, -2: several. */
 static int only_peer(const plait_block_t blocks[], int64_t n)
 {
     int peer = -1;
@@ -181,8 +180,8 @@ static int only_peer(const plait_block_t blocks[], int64_t n)
     return peer;
 }
 
-/* A message takes its sender and its receiver a unit of time, from when both are ready: how long it
- * takes until the last rank is done. */
+/* The time until the last rank is done, if a message takes its sender and its receiver one unit of time from
+ * when both are ready. */
 static int64_t time_of(plait_plan_t *const plans[], int n_ranks)
 {
     int64_t clock[MAX_TREES] = {0};
@@ -210,7 +209,7 @@ static int64_t time_of(plait_plan_t *const plans[], int n_ranks)
     return last;
 }
 
-/* A panel reaches all ranks in ceil(log2 P) messages one after the other. */
+/* A panel reaches all ranks in ceil(log2 P) consecutive messages. */
 static void check_trees(void)
 {
     for (int n_ranks = 2; n_ranks <= MAX_TREES; n_ranks++) {
@@ -252,7 +251,7 @@ static int count_steps(const plait_plan_t *plan, plait_step_kind_t kind)
     return n;
 }
 
-/* Takes a step out and puts it in before another one that is earlier. */
+/* Moves a step before an earlier step. */
 static void hasten(plait_plan_t *plan, int from, int to)
 {
     plait_step_t step = plan->steps[from];
@@ -263,8 +262,8 @@ static void hasten(plait_plan_t *plan, int from, int to)
     plan->steps[to] = step;
 }
 
-/* A panel that is factored after its owner has arrived, and one that is overwritten after its
- * owner has arrived at the fence after that: the proof must not hold. */
+/* One panel is factored after its owner has arrived; another panel is overwritten after its owner has arrived
+ * at the fence after that. The proof must not hold. */
 static void check_planted(void)
 {
     const char *const faults[] = {"reads what its owner writes in the same phase",

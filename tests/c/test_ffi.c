@@ -200,7 +200,7 @@ static void *device_main(void *argument)
     return NULL;
 }
 
-/* A failure ends with the line that the program carries, or that an eager call has told. */
+/* A failure ends with the line that the program carries, or that an eager call has set. */
 static void check_site(int64_t comm)
 {
     int64_t site = plait_site_put(77, "program.py:41");
@@ -225,7 +225,7 @@ static void check_site(int64_t comm)
     plait_site_eager()[comm % PLAIT_SITE_EAGER_SLOTS] = 0;
 }
 
-/* A program says by a mark, in the upper half of the number, who the ranks were. */
+/* A program's mark, in the upper half of the number, says who the ranks were. */
 static void check_marks(void)
 {
     const int64_t marks[] = {0, 41, 40, INT32_MAX};
@@ -342,7 +342,7 @@ static void check_groups(void)
           "no devices of this process");
 }
 
-/* One group is of this process alone; for another one an MPI would be needed. */
+/* One group is in this process alone; another group would need MPI. */
 static void check_half_made(void)
 {
     const plait_device_rank_t list[] = {
@@ -360,7 +360,7 @@ static void check_half_made(void)
           (long long)(plait_alloc_balance() - before));
 }
 
-/* An operation that was started is waited for after its communicator was freed. */
+/* A started operation is waited for after its communicator was freed. */
 static void check_outlived(void)
 {
     const int64_t n = 2;
@@ -387,7 +387,7 @@ static void check_outlived(void)
           "%s", plait_error_text());
 }
 
-/* A program that makes one for each of its steps. */
+/* A program makes a communicator for each of its steps. */
 static void check_many(void)
 {
     enum { MANY = 70000 };

@@ -1,5 +1,5 @@
-/* XLA handlers whose calls are complete later, by a future, and operations that are started and waited
- * for; driven with call frames made by hand. */
+/* XLA handlers whose calls complete later, by a future, and operations that are started and waited for, driven
+ * with call frames made by hand. */
 #include "base/site.h"
 #include "check.h"
 #include "comm/registry.h"
@@ -52,7 +52,7 @@ static large_t *large_create(const int64_t *id, double value)
     return sized_create(id, value, LARGE);
 }
 
-/* The call's frame as one that only starts it. */
+/* Makes the frame one that only starts the call. */
 static void make_start(large_t *l)
 {
     l->call.frame.rets.size = 0;
@@ -62,7 +62,7 @@ static void make_start(large_t *l)
 
 static const int64_t one = 1;
 
-/* And then as one that waits for it. */
+/* Then makes the frame one that waits for the call. */
 static void make_wait(large_t *l)
 {
     call_init(&l->call);
@@ -107,8 +107,8 @@ static void check_later(int64_t id)
 
 enum { DEVICES = 4, SMALL = 3 };
 
-/* One thread calls the handlers of all devices: none of them may wait for another, nor small calls. For the
- * last of these the others are there: it is done in the call. */
+/* One thread calls the handlers of all devices: no call may wait for another, not even small calls. The last
+ * small call finds the others there, and completes at once. */
 static void check_devices_later(int64_t id, const int32_t ordinals[], int n)
 {
     large_t *l[DEVICES];
@@ -128,7 +128,7 @@ static void check_devices_later(int64_t id, const int32_t ordinals[], int n)
     }
 }
 
-/* Two are started, a plain one is called, then both are waited for, the second one first. */
+/* Starts two operations, calls a plain one, then waits for both, the second first. */
 static void check_started(int64_t id, const int32_t ordinals[])
 {
     large_t *l[DEVICES][3];
@@ -162,7 +162,7 @@ static void check_started(int64_t id, const int32_t ordinals[])
           (long long)plait_started_count());
 }
 
-/* Receives are started before sends, of messages that no buffer holds. */
+/* Starts receives before sends, with messages that no buffer holds. */
 static void check_started_transfers(int64_t id, const int32_t ordinals[])
 {
     const int64_t zero = 0;
@@ -202,7 +202,7 @@ static void check_started_transfers(int64_t id, const int32_t ordinals[])
     }
 }
 
-/* What fails is told by the one that waits, with the line of the start. */
+/* The wait reports the failure, with the line of the start. */
 static void check_started_failures(int64_t id)
 {
     int64_t site = plait_site_put(78, "program.py:42");

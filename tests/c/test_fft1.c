@@ -55,7 +55,7 @@ static const char *text(const problem_t *p)
     return line;
 }
 
-/* Exact in float, too. */
+/* Exact even in float. */
 static double input(int64_t base, int64_t j, int part)
 {
     return rint(0x1p20 * sample((uint64_t)(2 * base + part), (uint64_t)j)) * 0x1p-20;
@@ -303,7 +303,7 @@ static void test_fft1_impulse(const problem_t *p)
     memory_destroy(&m);
 }
 
-/* Each column alone gives the bits that it gives among others. */
+/* Each column alone gives the same bits as among others. */
 static void test_fft1_grouping(const problem_t *p)
 {
     const int64_t itemsize = plait_dtype_bytes(p->dtype);
@@ -356,7 +356,7 @@ static void test_fft1_refuses(void)
     plait_fft1_destroy(&fft);
 }
 
-/* Rows of one number of bytes from each other, or of another one: the same bits. */
+/* Rows at one distance in bytes, or at another: the same bits. */
 static void rows_between(plait_fft1_t *fft, int64_t n, int64_t itemsize,
                          const int64_t padding[2], char *scratch, char *result)
 {
@@ -393,8 +393,8 @@ static void rows_between(plait_fft1_t *fft, int64_t n, int64_t itemsize,
     plait_free(in);
 }
 
-/* Rows that fall on few sets of the cache are copied, on either side or both, or neither; equal
- * paddings are in place. */
+/* Rows that fall on few sets of the cache are copied, on either side, both or neither; equal paddings mean in
+ * place. */
 static void test_fft1_pitches(int64_t n, plait_dtype_t dtype)
 {
     static const int64_t paddings[][2] = {
@@ -426,8 +426,7 @@ static const int64_t counts[] = {1, 2, 3, 5, 8, 17};
 
 enum { N_COUNTS = sizeof counts / sizeof counts[0] };
 
-/* Two dtypes, both signs; the other choices go through their combinations as n grows.
- */
+/* Two dtypes, both signs; other choices go through their combinations as n grows. */
 static void test_length(const reference_t *reference, bool is_short)
 {
     for (int i = 0; i < 4; i++) {

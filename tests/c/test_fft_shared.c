@@ -1,5 +1,5 @@
-/* Who wants the same transform has the same one, by threads at once, too; it lives until the last one has
- * done with it, and each of them counts its bytes. */
+/* Users of the same transform share one transform, even threads at once. It lives until its last user has
+ * released it, and each user counts its bytes. */
 #include "check.h"
 #include "kernel/fft.h"
 
@@ -38,7 +38,7 @@ static void check_keys(void)
     plait_fft1_destroy(&same);
 }
 
-/* A length that takes transforms of other lengths, by Bluestein's or Rader's method. */
+/* A length that needs transforms of other lengths, by Bluestein's or Rader's method. */
 static void check_bytes(int64_t n)
 {
     const int64_t before = plait_alloc_tally();
@@ -56,7 +56,7 @@ static void check_bytes(int64_t n)
           (long long)(plait_alloc_tally() - before));
 }
 
-/* y[0] of ones is n. */
+/* For input of ones, y[0] is n. */
 static void *use(void *argument)
 {
     enum { MAX_N = 1100 };

@@ -1,5 +1,5 @@
-/* Transforms by cosines and sines against sums in long double, for every instruction set of this machine:
- * all types, edges, columns and rows, strides, odd numbers of them, in place. */
+/* Transforms by cosines and sines against sums in long double, for every instruction set of this machine: all
+ * types, edges, columns and rows, strides, odd counts of lines, in place. */
 #include "check.h"
 #include "isa.h"
 #include "kernel/fft.h"
@@ -38,7 +38,7 @@ static double input(int64_t line, int64_t j)
     return rint(0x1p20 * sample((uint64_t)line, (uint64_t)j)) * 0x1p-20;
 }
 
-/* Whether the line's end at i is one, of the operand or the result, that counts for itself. */
+/* Whether element i is an end of the line, in the operand or the result, with a factor of its own. */
 static bool is_edge(const plait_wave_t *w, int64_t n, int64_t i, int type)
 {
     const bool is_first = i == 0;
@@ -48,11 +48,11 @@ static bool is_edge(const plait_wave_t *w, int64_t n, int64_t i, int type)
            (w->type == type && (w->is_sine ? is_last : is_first));
 }
 
-/* cos or sin of 2 pi t / n_roots, made anew for every n and wave. */
+/* cos or sin of 2 pi t / n_roots, recomputed for every n and wave. */
 static long double *root;
 static int64_t n_roots;
 
-/* Results of a line with factors at its ends and without, NaN where nobody has asked yet. */
+/* Results of a line with and without factors at its ends, NaN until asked for. */
 static double results[2][MAX_LINES][MAX_RESULTS];
 
 static void make_roots(int64_t n, const plait_wave_t *wave)
@@ -72,7 +72,7 @@ static void make_roots(int64_t n, const plait_wave_t *wave)
     }
 }
 
-/* cos or sin of 2 pi (j + a) (k + b) / (2 period), where a and b are halves or not. */
+/* cos or sin of 2 pi (j + a) (k + b) / (2 period), where a and b may be halves. */
 static long double factor(const plait_wave_t *w, int64_t j, int64_t k)
 {
     const int64_t half_j = (w->type == 2 || w->type == 4) ? 1 : 2 * w->is_sine;
@@ -93,7 +93,7 @@ static double sum(const problem_t *p, int64_t line, int64_t k)
     return (double)(scale * (is_edge(&p->wave, p->n, k, 2) ? p->wave.edge_out : 1) * y);
 }
 
-/* Result `at` of those that are looked at, which is k. */
+/* Result k of a line, stored at place `at` of the results that are checked. */
 static double reference(const problem_t *p, int64_t line, int64_t at, int64_t k)
 {
     double *known = &results[p->wave.edge_in > 1][line][at];
@@ -159,7 +159,7 @@ static side_t side_create(const problem_t *p)
     return s;
 }
 
-/* Bytes before, behind and between the lines are as they were. */
+/* Bytes before, behind and between the lines are unchanged. */
 static bool is_padding_kept(const problem_t *p, const side_t *s)
 {
     const int64_t outer = p->is_rows ? s->pitch : s->step;

@@ -1,4 +1,4 @@
-/* What a C program must not give: each is an error with a name, on one rank, and nothing is touched. */
+/* Wrong arguments of a C program: each gives a named error, on one rank, and nothing is touched. */
 #include "check.h"
 #include "device/pool.h"
 #include "plait/coll.h"
@@ -127,7 +127,7 @@ static void check_others(plait_comm_t *comm, const plait_layout_t *layout)
     CHECK(plan == NULL, "a plan came with an error");
 }
 
-/* The library's version is that of its headers. */
+/* The library's version is the version in its headers. */
 static void check_version(void)
 {
     char text[32];
@@ -178,7 +178,7 @@ static void check_print(const plait_layout_t *layout)
     }
 }
 
-/* A rank that reads no operand of a collective may have none. */
+/* A rank that reads no operand of a collective may pass none. */
 static void receive(plait_comm_t *comm, void *context)
 {
     double x[3] = {1, 2, 3}, y[3] = {0};

@@ -1,5 +1,5 @@
-/* When MPI may be given addresses of devices: what the user, the library, and a proof say. The MPI of
- * this test is functions of its own (the linker's --wrap), and its file a new one. */
+/* When MPI may get addresses of devices: the user, the library, and a proof decide. The MPI of this test is
+ * functions of its own (the linker's --wrap), and its file is a new one. */
 #include "check.h"
 #include "device/find.h"
 #include "folder.h"
@@ -160,7 +160,7 @@ static void expect(bool can, unsigned distances, const char *why)
           plait_error_text());
 }
 
-/* An answer holds for what it was found with. */
+/* An answer holds for the setup that it was found with. */
 static void check_proof(void)
 {
     enum { BOTH = PLAIT_AWARE_NEAR | PLAIT_AWARE_FAR };

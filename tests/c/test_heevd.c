@@ -8,8 +8,8 @@
 #include "plan/ask_grid.h"
 #include "transport/process_grid.h"
 
-/* Some of the vectors: fewer than ranks, the lowest, the highest, across the merges, a part of a cluster;
- * dealt, and by one rank that has all of them. */
+/* Some of the vectors: fewer than ranks, the lowest, the highest, across the merges, a part of a cluster; dealt
+ * out, or whole on one rank. */
 static void check_parts(int n_ranks)
 {
     static const int64_t n = 84,
@@ -63,7 +63,7 @@ static void execute_all(int n_ranks)
     plait_dense_choose_whole(0);
 }
 
-/* Several panels of reflectors, and levels of merges. */
+/* Several panels of reflectors, and several levels of merges. */
 static void check_larger(void)
 {
     const int64_t n = is_quick() ? 90 : 200;
@@ -81,7 +81,7 @@ static void check_larger(void)
     }
 }
 
-/* Eigenvectors that are not real: a conjugated result is no solution. */
+/* Complex eigenvectors: their conjugates are no solution. */
 static void check_conjugation(int n_ranks)
 {
     matrix_t a = matrix_make(2);
@@ -104,7 +104,7 @@ static void prove(int n_ranks, int64_t n, int64_t block, bool has_vectors,
     prove_part(n_ranks, n, block, 0, has_vectors ? n : 0, dtype);
 }
 
-/* Whole on one rank where the matrix is not larger than that. */
+/* A matrix of at most 40 rows is whole on one rank. */
 static void prove_all(int n_ranks)
 {
     static const int64_t blocks[] = {1, 3, 32, 64};
@@ -173,7 +173,7 @@ static void check_refusals(plait_comm_t *comm, void *context)
                   "communicator");
 }
 
-/* By all devices at once: ranks know each other's. Blocks as they are, or moved to others. */
+/* By all devices at once: ranks know each other's devices. Blocks stay as they are, or move to other blocks. */
 static void check_at_once(int n_ranks)
 {
     static const int64_t blocks[] = {1, 5, 32, 1030};
@@ -217,8 +217,8 @@ static plait_status_t plan_nothing(plait_process_grid_t *grid,
     return PLAIT_OK;
 }
 
-/* By devices of all processes at once, each of which makes the call: blocks that are powers of two stay,
- * others are moved. */
+/* By the devices of all processes at once, with a call in each process: blocks of a power of two stay, other
+ * blocks move. */
 static void check_by_processes(int n_ranks)
 {
     static const plait_device_grid_t of_plans = {.heevd_plan = plan_nothing};

@@ -1,6 +1,6 @@
-/* Eigendecompositions by a reduction in two stages, to a band and by chasing bulges: plans proven for P = 1..17
- * in every way of reaching a peer's memory, and executed by threads, judged by their residuals and by the
- * eigenvalues that come of one stage. Without a LAPACK library: skipped, with the reason. */
+/* Eigendecompositions in two stages, through a band and by chasing bulges: plans proven for P = 1..17 in every
+ * way of reaching a peer's memory, and executed by threads; judged by their residuals and by the eigenvalues of
+ * one stage. Without a LAPACK library: skipped, with the reason. */
 #include "dense/band.h"
 #include "dense/whole.h"
 #include "device/pool.h"
@@ -9,7 +9,7 @@
 
 enum { SKIPPED = 77 };
 
-/* Two stages or one, whatever is faster. */
+/* Sets two stages or one, whichever is faster. */
 static void choose(bool has_two)
 {
     plait_band_choose(has_two ? 0 : INT64_MAX);
@@ -29,8 +29,7 @@ static double complex *values_of(const matrix_t *a, const case_t *c, bool has_tw
     return values;
 }
 
-/* Vectors, all or some, by their residuals; eigenvalues alone as far as two ways of rounding let them
- * differ. */
+/* All vectors or some, by their residuals; eigenvalues alone, within the difference of two ways of rounding. */
 static void check_both(kind_t kind, const case_t *c)
 {
     matrix_t a = make_matrix(kind, c->dtype, c->n);
@@ -57,8 +56,8 @@ static void check_both(kind_t kind, const case_t *c)
     plait_free(a.x);
 }
 
-/* Extents around one panel and two, less than the ranks, and none; blocks that a panel divides, is divided
- * by, crosses, and of which it has many. */
+/* Extents around one panel and two, below the number of ranks, and 0; blocks that a panel divides, that divide
+ * a panel, that cross panels, and that hold many panels. */
 static void execute_all(int n_ranks)
 {
     static const int64_t blocks[] = {1, 5, 16, 32, 48, 64, 1000};
@@ -103,7 +102,7 @@ static void prove_all(int n_ranks)
     }
 }
 
-/* Larger ones are reduced in two stages where nobody chooses. */
+/* By default larger matrices are reduced in two stages. */
 static void check_choice(void)
 {
     const case_t c = {.dtype = PLAIT_F64, .n = 1024, .block = 64, .n_ranks = 2};

@@ -12,7 +12,7 @@ enum { GUARD = 64, MAX_ROW = 130, PERIOD = 65537 };
 
 static char noise[PERIOD]; /* a prime period: no stride repeats it */
 
-/* Four buffers: source, result, expected result, and the start of both. */
+/* Three buffers: source, result and expected result, and where the data of each starts. */
 typedef struct {
     int64_t n_src, n_dst;
     char *src, *dst, *expected;
@@ -106,7 +106,7 @@ static void test_copy_random(void)
     }
 }
 
-/* Reflections and repetitions of boxes, as ghosts need them. */
+/* Boxes with reflections and repetitions, as ghosts need them. */
 static void test_copy_turned(void)
 {
     random_t r = {11};
@@ -148,7 +148,7 @@ static void test_copy_transposed(void)
     }
 }
 
-/* Boxes beyond the cache, where stores are streamed. */
+/* Boxes larger than the cache, where stores are streamed. */
 static void test_copy_streamed(void)
 {
     const int64_t n_bytes = plait_host_cache_bytes() + (1 << 20);
@@ -177,7 +177,7 @@ static void test_copy_streamed(void)
                n_bytes + 77, 5, 9);
 }
 
-/* Pieces of any length, which follow each other or leave a gap, from any address. */
+/* Pieces of any length, contiguous or with gaps, from any address. */
 static void test_streams(void)
 {
     enum { N_BYTES = 1 << 14 };

@@ -1,5 +1,5 @@
-/* Devices of one process that work as one: how ranks meet for it and leave, whatever fails. What they
- * compute then is in test_heevd.c. */
+/* Devices of one process that work as one: how ranks meet for a joint call and leave, whatever fails.
+ * test_heevd.c tests the results. */
 #include "base/status.h"
 #include "base/trace.h"
 #include "base/wait.h"
@@ -24,7 +24,7 @@ enum { SKIPPED = 77, N = 12, BLOCK = 2, MOST = 4 };
 
 /* ---- An eigendecomposition ---- */
 
-/* By all ranks; what each has, and has said. */
+/* The work of all ranks; the results and errors of each. */
 typedef struct {
     int rank;  /* whose device fails */
     int64_t n; /* at which call; 0: none */
@@ -90,7 +90,7 @@ static void work(int n_ranks, work_t *f)
     (void)pthread_barrier_destroy(&have_planned);
 }
 
-/* Every call of one rank's device in its turn: all ranks end, and know of it. */
+/* Each call of one rank's device fails in turn: all ranks end, and know the failure. */
 static void check_failing(int n_ranks, int rank)
 {
     static work_t f;
@@ -112,7 +112,7 @@ static void check_failing(int n_ranks, int rank)
     }
 }
 
-/* What the library finds is what all ranks have. */
+/* All ranks have the library's outcome. */
 static void check_outcome(int n_ranks)
 {
     static work_t f;
@@ -200,7 +200,7 @@ static void *call_main(void *argument)
     return NULL;
 }
 
-/* expected: what the library is ordered to find, where it is asked, or 0 where it is not. */
+/* expected: the outcome that the library is ordered to find, or 0 without an order. */
 static void check_calls(int n_ranks, int32_t expected)
 {
     int32_t ordinals[MOST];
@@ -242,7 +242,7 @@ static void check_by_number(int n_ranks)
 
 /* ---- Plans ---- */
 
-/* What the plan says of itself. */
+/* The plan's own description. */
 static void say(const plait_plan_t *plan, char text[], size_t n_bytes)
 {
     FILE *file = fmemopen(text, n_bytes, "w");
@@ -264,7 +264,7 @@ static bool is_joint(plait_comm_t *comm, int64_t n)
     return is;
 }
 
-/* No rank has all of the matrix; its work counts what the library wants. */
+/* No rank has the whole matrix; work memory includes the library's. */
 static void plan_rank(plait_comm_t *comm, void *context)
 {
     const int64_t n_ranks = comm->end.size, n = 64 * n_ranks;
@@ -294,7 +294,7 @@ static void rule_rank(plait_comm_t *comm, void *context)
     CHECK(is_joint(comm, 8193), "what it does not");
 }
 
-/* Who is chosen does it, of any extent where each rank has a block, or the plan fails. */
+/* The chosen library works for any extent at which each rank has a block; else the plan fails. */
 static void chosen_rank(plait_comm_t *comm, void *context)
 {
     const bool is_library = strcmp(context, "cuSolverMg") == 0;
@@ -331,7 +331,7 @@ static void check_chosen(int n_ranks)
     }
 }
 
-/* A device that fails while a plan is made: its name, and nothing is left of the plan. */
+/* A device fails while a plan is made: the error names the device, and nothing is left of the plan. */
 static void plan_failing_rank(plait_comm_t *comm, void *unused)
 {
     plait_device_t *first = team_devices[0];
@@ -357,7 +357,7 @@ static void plan_failing_rank(plait_comm_t *comm, void *unused)
 
 /* ---- Meetings ---- */
 
-/* A plan of one joint call, on a word for each rank. */
+/* A plan of one joint call, on one word for each rank. */
 typedef struct {
     _Atomic int n_gone; /* ranks that have left */
     int n_ranks;
@@ -432,7 +432,7 @@ static const plait_kernel_t joint_kernel = {.name = "joint",
                                             .touch = touch_nothing,
                                             .print = print_nothing};
 
-/* Ends every wait for what is in a call, and where a rank does not come those at fences. */
+/* Ends every wait inside a call and, if a rank does not come, waits at fences. */
 static plait_status_t end_waits(const plait_wait_t *wait)
 {
     const bool is_fence = strcmp(wait->what, "fence") == 0;

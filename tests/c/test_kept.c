@@ -1,5 +1,5 @@
-/* Programs whose sizes and tags are others at each step: their plans do not stay for ever, and what is
- * called again and again has its own all the time. */
+/* Programs with new sizes and tags at each step: their plans do not stay for ever, and an operation called
+ * again and again keeps its plan. */
 #include "check.h"
 #include "plait/coll.h"
 #include "plan/kept.h"
@@ -7,7 +7,7 @@
 
 enum { MOST = 4200, N_THREADS = 4 };
 
-/* More than the plans that stay. */
+/* More steps than plans that are kept. */
 static int64_t n_steps(void)
 {
     return is_quick() ? 5000 : 12000;
@@ -39,12 +39,12 @@ typedef struct {
     int number;
 } sender_t;
 
-/* Threads that are far apart write to one place of the flight recorder, which may be. */
+/* Threads far apart write to the same place of the flight recorder, which is allowed. */
 enum { TOGETHER = 16 };
 
 static pthread_barrier_t barrier;
 
-/* Messages to itself, each with a tag of its own. */
+/* Sends messages to itself, each with its own tag. */
 static void *send_all(void *argument)
 {
     const sender_t *s = argument;
@@ -65,7 +65,7 @@ static void *send_all(void *argument)
     return NULL;
 }
 
-/* Threads of one communicator, of which some may have found a plan that another one takes out. */
+/* Threads of one communicator; some may have found a plan that another thread drops. */
 static void check_threads(void)
 {
     plait_comm_t *comm = NULL;
@@ -93,7 +93,7 @@ static void check_threads(void)
     plait_comm_destroy(&comm);
 }
 
-/* Plans with much in them: few of them stay, and those that are called in turns. */
+/* Plans with many edges: few plans stay, and plans that are called in turns stay. */
 static void check_large(int64_t n_edges, int n_large, int n_most)
 {
     plait_edge_t *edges = plait_alloc(n_edges, sizeof(*edges));

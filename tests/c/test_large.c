@@ -15,7 +15,7 @@ static const plait_caps_t all_caps[] = {
     {.direct = PLAIT_DIRECT_NONE, .publish_bytes = -1},
 };
 
-/* Elements of operand and result in units of n, of root and others. */
+/* Elements of operand and result in units of n, on the root and on other ranks. */
 typedef struct {
     const plait_op_t *op;
     int arg, ret, root_arg, root_ret;
@@ -57,7 +57,7 @@ static bool is_inside(plait_plan_t *const plans[], int rank, int slot, int64_t o
             offset <= plans[rank]->slot_bytes[slot] - n_bytes);
 }
 
-/* Every piece of a plan lies in the arrays of those whom it concerns. */
+/* Every piece of a plan lies in the arrays of the ranks concerned. */
 static bool steps_are_inside(plait_plan_t *const plans[], int rank)
 {
     const plait_plan_t *plan = plans[rank];
@@ -117,7 +117,7 @@ static void check_plans(int64_t n)
     }
 }
 
-/* Sizes that no machine has are told, whatever is computed from them. */
+/* Impossible sizes give an error, whatever is computed from them. */
 static void check_overflow(void)
 {
     const int64_t n = INT64_MAX / 2;
@@ -145,7 +145,7 @@ static plait_status_t plan_route(int64_t n_out, const int64_t edge[PLAIT_EDGE_WO
     return plait_op_plan(&plait_op_route, &params, &end, &arg, &ret, plan_p);
 }
 
-/* What a plan needs goes with its edges, not with the blocks of its result. */
+/* A plan's memory depends on its edges, not on the blocks of its result. */
 static void check_routes(void)
 {
     const int64_t n = INT64_MAX;
@@ -195,7 +195,7 @@ static plait_status_t plan_uneven(int64_t among_others, int64_t row)
     return status;
 }
 
-/* What others send each other counts, too: a rank finds its blocks behind those. */
+/* Counts between other ranks matter, too: a rank's blocks come after them. */
 static void check_counts_of_others(void)
 {
     CHECK(plan_uneven(INT64_MAX / 2, 1) == PLAIT_OK, "all of it");
@@ -203,7 +203,7 @@ static void check_counts_of_others(void)
     CHECK(plan_uneven(INT64_MAX / 4, 3) == PLAIT_ERR_OVERFLOW, "bytes");
 }
 
-/* Memory of both ranks, once for all: new pages are what takes the time. */
+/* The memory of both ranks, allocated once: new pages take most of the time. */
 typedef struct {
     unsigned char *x[2];
     int step;

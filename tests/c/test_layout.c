@@ -1,4 +1,4 @@
-/* Blocks longer than the axis they split: whose part begins behind its end has nothing of it. */
+/* Blocks longer than the axis that they split: a rank whose part begins beyond the end has no part. */
 #include "check.h"
 #include "plait/layout.h"
 
@@ -11,7 +11,7 @@ static plait_layout_t split(plait_split_t rule, int64_t n, int n_ranks, int64_t 
                             .axis = {{rule, 1, {0}, block}}};
 }
 
-/* Intervals follow one another from 0 to n, of all ranks in turns, and are all that a rank owns. */
+/* Intervals of all ranks in turns follow one another from 0 to n, and make up all that a rank owns. */
 static void check_split(plait_split_t rule, int64_t n, int n_ranks, int64_t block)
 {
     const plait_layout_t layout = split(rule, n, n_ranks, block);
@@ -37,7 +37,7 @@ static void check_split(plait_split_t rule, int64_t n, int n_ranks, int64_t bloc
     CHECK(at == n, "%s: up to %lld", text, (long long)at);
 }
 
-/* The first interval of a rank that has none is empty, at the end. */
+/* A rank without an interval has an empty first interval, at the end. */
 static void check_behind(plait_split_t rule, int64_t n, int n_ranks, int64_t block)
 {
     const plait_layout_t layout = split(rule, n, n_ranks, block);

@@ -1,5 +1,5 @@
-/* Each allocation of one rank of threads that fails, one after the other, in each collective: that rank is told
- * so, the others that it has failed, at once; and what all call next they do together again. */
+/* Each allocation of one thread's rank fails, one after another, in each collective. That rank gets the error,
+ * the other ranks learn of its failure at once, and the next call works on all ranks. */
 #include "check.h"
 #include "device/pool.h"
 #include "plait/coll.h"
@@ -7,7 +7,7 @@
 
 enum { MAX_N = 5000, MAX_RANKS = 3 };
 
-/* On the thread that is told so: allocations until one fails; negative: none does. */
+/* On the failing thread: allocations until one fails; negative: none fails. */
 static _Thread_local int64_t n_until = -1;
 static _Thread_local bool has_failed;
 
@@ -181,7 +181,7 @@ static void run_rank(plait_comm_t *comm, void *context)
     free(y);
 }
 
-/* Until no allocation is left to fail. */
+/* Runs until no allocation is left to fail. */
 static void run_places(int n_ranks, plait_direct_t direct, case_t *c)
 {
     enum { MANY = 400 };

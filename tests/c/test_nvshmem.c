@@ -1,5 +1,5 @@
-/* The link `nvshmem` beside what test_device does with it: who the PEs are, what fails on the way to
- * them, how the pool is shared out, and streams that wait for a rank which has failed. */
+/* The link `nvshmem`, beyond test_device: which ranks are the PEs, what fails before they are reached, how the
+ * pool is shared, and streams that wait for a rank which has failed. */
 #include "base/status.h"
 #include "base/wait.h"
 #include "coll_cases.h"
@@ -17,7 +17,7 @@ static plait_status_t sum_of(plait_comm_t *comm, double x, double *sum_p)
     return plait_allreduce(comm, PLAIT_SUM, PLAIT_F64, 1, &x, sum_p);
 }
 
-/* context: a part of the reason why there is no way; NULL: there is one. */
+/* context: part of the reason why the link is not usable; NULL: it is usable. */
 static void reach_rank(plait_comm_t *comm, void *context)
 {
     const char *why = context;
@@ -102,7 +102,7 @@ static void check_settings(void)
     (void)setenv("PLAIT_NVSHMEM_BYTES", "1000000", 1);
 }
 
-/* Who may be asked at all; before anything was started, and after. */
+/* Which ranks may be asked at all; before a start, and after. */
 static void can_rank(plait_comm_t *comm, void *context)
 {
     const char *why = context;
@@ -163,7 +163,7 @@ static void start_rank(plait_comm_t *comm, void *context)
     device->table->leave(device);
 }
 
-/* By somebody else, who tells plait nothing. */
+/* Another library starts NVSHMEM, and tells plait nothing. */
 static void start_elsewhere(int n_ranks, int shift, bool is_single)
 {
     started_t s = {.shift = shift, .is_single = is_single};
@@ -282,7 +282,7 @@ static void many_rank(plait_comm_t *comm, void *context)
     case_movement(m->comms[0][rank], PLAIT_F32, 5000);
 }
 
-/* One that fails leaves the others' parts alone, and finds one again. */
+/* A failed communicator leaves the parts of others alone, and finds a part again. */
 static void failing_rank(plait_comm_t *comm, void *context)
 {
     const many_t *m = context;
@@ -402,7 +402,7 @@ static void hanging_rank(plait_comm_t *comm, void *context)
           "%s", plait_error_text());
 }
 
-/* The last one: nothing is started after it. */
+/* Runs last: nothing can start after it. */
 static void check_hanging(void)
 {
     const int64_t before = plait_alloc_balance();

@@ -1,6 +1,6 @@
 /* The plans of all ranks of collectives and matched transfers fit together: P = 1..17, every way of reaching a
- * peer's memory (of more than 8 ranks in turns), with and without native collectives, results apart from and in
- * the place of operands. Operations on global arrays: test_plans_mesh.c. */
+ * peer's memory (in turns for more than 8 ranks), with and without native collectives, results apart from
+ * operands and in their place. Operations on global arrays: test_plans_mesh.c. */
 #include "plans.h"
 
 static void check_coll(int n_ranks, int64_t n, plait_dtype_t dtype)

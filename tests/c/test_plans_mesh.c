@@ -1,5 +1,5 @@
-/* The plans of all ranks of operations on global arrays fit together, as in test_plans.c: movement
- * between layouts, transforms, ghost cells; and they cost what they should. */
+/* The plans of all ranks of operations on global arrays fit together, as in test_plans.c: movement between
+ * layouts, transforms, ghost cells. Their costs are as expected. */
 #include "fft/params.h"
 #include "ghosts.h"
 #include "halo/params.h"
@@ -57,7 +57,7 @@ static void check_fft(const pair_t *pair, int n_axes, int n_ranks)
     check_problem(&p, n_ranks);
 }
 
-/* Real numbers on one side; the last axis is halved, or the first one that is transformed. */
+/* Real numbers on one side; the last axis is halved, or the first transformed axis. */
 static void check_real_fft(const pair_t *complex, int n_axes, int variant, int n_ranks)
 {
     pair_t pair = *complex;
@@ -126,7 +126,7 @@ static int owner_of(const plait_layout_t *cells, int replica, const int64_t cell
     abort();
 }
 
-/* n[r]: places of rank's padded array that are copies of rank r's cells. */
+/* n[r]: places in the rank's padded array that are copies of rank r's cells. */
 static void count_copies(const ghosts_t *g, int rank, int64_t n[])
 {
     int64_t shape[MAX_NDIM];
@@ -159,7 +159,7 @@ static void count_copies(const ghosts_t *g, int rank, int64_t n[])
 
 static int64_t n_packed; /* plans whose short rows are packed before they are read */
 
-/* One message from each neighbour, of what it has, in one round between two fences. */
+/* One message from each neighbour, with its part of the ghosts, in one round between two fences. */
 static void judge_ghosts(const void *context, int n_ranks, plait_plan_t *const plans[],
                          const char *text)
 {
@@ -240,7 +240,7 @@ static void check_ghosts(ghosts_t *g, int n_ranks)
     }
 }
 
-/* As JAX stores it: equal parts, of one more than needed with is_roomy. */
+/* Stores parts as JAX does, equally large; with is_roomy one element larger than needed. */
 static void store_equal(plait_layout_t *layout, bool is_roomy)
 {
     int64_t local[MAX_NDIM];
@@ -254,7 +254,7 @@ static void store_equal(plait_layout_t *layout, bool is_roomy)
     }
 }
 
-/* Every boundary on every axis, widths of 0 to beyond the axis, differing on both sides. */
+/* Every boundary on every axis, with widths from 0 to beyond the axis, different on both sides. */
 static void check_halo(const plait_layout_t *cells, int seed, int n_ranks)
 {
     static const int64_t widths[] = {0, 1, 2, 3, 1, 7, 2};
@@ -304,7 +304,7 @@ static void check_layouts(int ndim, const int64_t shape[], int grid_ndim,
     }
 }
 
-/* A rank that has the part V of an axis of 4 P^2 sends and takes V (1 - 1 / P) three times. */
+/* A rank with part V of an axis of 4 P^2 sends and receives V (1 - 1 / P) three times. */
 static void judge_volume(const void *context, int n_ranks, plait_plan_t *const plans[],
                          const char *text)
 {
@@ -326,7 +326,7 @@ static void judge_volume(const void *context, int n_ranks, plait_plan_t *const p
     }
 }
 
-/* Without factors all of the axis goes to all; the title says so. */
+/* Without useful factors the whole axis goes to all ranks; the title says so. */
 static void judge_gathered(const void *context, int n_ranks,
                            plait_plan_t *const plans[], const char *text)
 {
@@ -358,8 +358,8 @@ static void check_volume(int n_ranks, bool is_prime)
     check_problem(&p, n_ranks);
 }
 
-/* Axes that no other axis takes the split of, or only one too short: lengths with and without
- * useful factors, parts of any size, and dealt out in turn. */
+/* Axes whose split no other axis takes, or only an axis that is too short: lengths with and without useful
+ * factors, parts of any size, and parts dealt out in turn. */
 static void check_lone_axes(int n_ranks)
 {
     const int64_t p = n_ranks;

@@ -1,5 +1,4 @@
-/* What plait_plans_check is for: faults that are planted in the plans of some ranks are found, by
- * their names. */
+/* The purpose of plait_plans_check: it finds faults planted in the plans of some ranks, and names them. */
 #include "plans.h"
 #include "redist/params.h"
 
@@ -32,7 +31,7 @@ static void shift_block(plait_plan_t *plan)
     first_of(plan, PLAIT_STEP_MOVE)->u.move.in[0].src_offset += 1 << 20;
 }
 
-/* By less than an element. */
+/* Shifts the result by less than an element. */
 static void shift_result(plait_plan_t *plan)
 {
     first_of(plan, PLAIT_STEP_MOVE)->u.move.in[0].dst_offset += 1;
@@ -43,7 +42,7 @@ static void other_agreement(plait_plan_t *plan)
     plan->agree++;
 }
 
-/* The published bytes are read one fence too late. */
+/* Published bytes are read one fence too late. */
 static void check_stale(void)
 {
     const int64_t n = 4;
@@ -101,7 +100,7 @@ static void check_planted(void)
     }
 }
 
-/* Plans of `p` for 3 ranks, with one thing wrong on each of them or on one. */
+/* Plans of `p` for 3 ranks, with one fault on each rank or on one. */
 static void check_plant(problem_t *p, const plait_caps_t *caps, int alias,
                         void (*plant)(plait_plan_t *plan), const char *what)
 {
@@ -138,7 +137,7 @@ static void remove_first(plait_plan_t *plan)
     remove_step(plan, 0);
 }
 
-/* The pieces of rank 1 are collected where those of rank 0 are. */
+/* Rank 1's pieces are collected in the place of rank 0's. */
 static void overlap_pieces(plait_plan_t *plan)
 {
     plait_move_t *move = &first_of(plan, PLAIT_STEP_MOVE)->u.move;

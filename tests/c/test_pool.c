@@ -1,4 +1,4 @@
-/* Work buffers: those that come again stay, those that do not are given back. */
+/* Work buffers: recurring sizes keep their buffers, other buffers are given back. */
 #include "check.h"
 #include "device/pool.h"
 
@@ -15,7 +15,7 @@ static void *take(int64_t n_bytes, bool is_shown)
     return buffer;
 }
 
-/* A program of growing arrays has no buffers of all the sizes that it had. */
+/* A program of growing arrays does not keep a buffer of each size. */
 static void check_growing(bool is_shown)
 {
     int64_t n_bytes = 0;
@@ -32,7 +32,7 @@ static void check_growing(bool is_shown)
           (long long)n_kept);
 }
 
-/* One of sizes that come again has one buffer for each. */
+/* A program of recurring sizes has one buffer for each size. */
 static void check_coming_again(bool is_shown)
 {
     const int64_t sizes[] = {24 * MIB, 10 * MIB, 3 * MIB, MIB, 4096};
@@ -50,7 +50,7 @@ static void check_coming_again(bool is_shown)
     }
 }
 
-/* What the largest operation took once does not stay when all others take little. */
+/* The memory of one large operation does not stay if all others take little. */
 static void check_once_large(bool is_shown)
 {
     enum { LARGE = 128 * MIB, N_SMALL = 600 };
@@ -65,7 +65,7 @@ static void check_once_large(bool is_shown)
     CHECK(n_kept >= 4 * MIB && n_kept < 16 * MIB, "%lld kept", (long long)n_kept);
 }
 
-/* What is not to be had is refused by name, after what is idle was given up. */
+/* A buffer that cannot be had is refused by name, after idle buffers were given up. */
 static void check_no_memory(void)
 {
     void *buffer = take(MIB, false);

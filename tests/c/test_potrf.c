@@ -37,7 +37,7 @@ static void check_potrf(const dealt_run_t *t, int64_t n, plait_dtype_t dtype)
           t->text, worst);
 }
 
-/* The lower triangle is NaN, what is above zero. */
+/* The lower triangle is NaN, elements above it are zero. */
 static void check_nan(const dealt_run_t *t, int64_t n)
 {
     const double complex *l = t->rets[0].whole;
@@ -90,8 +90,7 @@ static void run_case(const case_t *c)
     dealt_clear(&t);
 }
 
-/* The minors at the beginning, in the middle and at the end, not positive or not finite: the i-th of
- * six cases. */
+/* Leading minors at the beginning, middle and end are not positive or not finite: case i of six. */
 static void run_failure(case_t c, int i)
 {
     const int64_t n = c.shape.n;
@@ -110,13 +109,13 @@ static const shape_t squares[] = {
     {33, 33, 3}, {33, 33, 5}, {64, 64, 8}, {100, 100, 7}, {100, 100, 32}};
 static const int teams[] = {1, 2, 3, 4, 6, 7, 9, 12, 16};
 
-/* Rows of grids that are tried: block columns, one column, and what is between. */
+/* Grid rows that are tried: block columns, one column, and grids between. */
 static bool is_tried(int n_ranks, int n_rows)
 {
     return n_ranks % n_rows == 0 && (n_rows <= 4 || n_rows == n_ranks || n_ranks <= 12);
 }
 
-/* All dtypes and failures in the smallest teams, a half in small ones; in large ones they take turns. */
+/* All dtypes and failures in the smallest teams, half of them in small teams, in turns in large teams. */
 static void run_shape(case_t c, int *turn_p)
 {
     const bool has_all = c.n_ranks <= 2 && !is_quick();
@@ -138,7 +137,7 @@ static void run_shape(case_t c, int *turn_p)
     }
 }
 
-/* Grids of up to so many rows. */
+/* Grids of up to max_rows rows. */
 static void check_potrf_all(int max_rows)
 {
     const int n_shapes = sizeof(squares) / sizeof(*squares);
@@ -201,7 +200,7 @@ static void check_refusals(plait_comm_t *comm, void *unused)
     }
 }
 
-/* Ranks that ask for different grids: a text of both. */
+/* Ranks ask for different grids: the error names both. */
 static void check_mismatch(plait_comm_t *comm, void *unused)
 {
     const plait_potrf_problem_t p = {
@@ -222,7 +221,7 @@ static void check_mismatch(plait_comm_t *comm, void *unused)
 
 /* ---------------------------------------------------------------- on devices */
 
-/* One rank waits for nothing, not for the outcome either. */
+/* With one rank nothing waits, not even for the outcome. */
 static void check_no_wait(void)
 {
     const shape_t shape = {40, 40, 8};
@@ -242,8 +241,8 @@ static void choose(const char *backend)
           plait_error_text());
 }
 
-/* A plan says who was chosen, and that it does it, but where a rank has no block or a grid of ranks was asked
- * for. Where it is not there that is an error. */
+/* A plan names the chosen library and uses it, except if a rank has no block or a grid of ranks was asked for.
+ * If the library is missing, the choice is an error. */
 static void check_chosen(plait_comm_t *comm, void *unused)
 {
     const plait_potrf_problem_t problems[] = {
@@ -274,7 +273,7 @@ static void check_chosen(plait_comm_t *comm, void *unused)
     comm->end.caps.devices = devices;
 }
 
-/* What the library says has failed is what all ranks have. */
+/* All ranks have the failure that the library reports. */
 static void check_ordered(int n_ranks)
 {
     const shape_t shape = {12, 12, 2};
@@ -286,7 +285,7 @@ static void check_ordered(int n_ranks)
     check_device_order_joint(0);
 }
 
-/* Blocks as they are, or moved to others. */
+/* Blocks stay as they are, or move to other blocks. */
 static void check_at_once(int n_ranks)
 {
     const shape_t kept = {33 * n_ranks + 5, 33 * n_ranks + 5, 33};
@@ -312,7 +311,7 @@ static void check_at_once(int n_ranks)
     on_device_end(n_ranks);
 }
 
-/* Block columns, grids, and one rank that has all of it. */
+/* Block columns, grids, and one rank with the whole matrix. */
 static void check_on_devices(void)
 {
     static const int counts[] = {1, 2, 3, 4, 6};

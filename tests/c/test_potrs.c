@@ -1,6 +1,6 @@
-/* Solutions and inverses with a Cholesky factor: plans proven for up to 17 ranks, which cost what their parts
- * cost, and executed by threads in every way of reaching a peer's memory, or on check devices, by steps or by
- * a library that takes all of them for one. Judged by residuals; what is not to be read is NaN. */
+/* Solutions and inverses with a Cholesky factor: plans proven for up to 17 ranks, at the cost of their parts;
+ * executed by threads in every way of reaching a peer's memory, or on check devices, in steps or by a library
+ * that takes all devices for one. Judged by residuals; parts that must not be read are NaN. */
 #include "base/checked.h"
 #include "dense.h"
 #include "dense/params.h"
@@ -81,7 +81,7 @@ static dealt_run_t run_of(const case_t *c, const plait_potrs_params_t *solve,
 
 /* ---- What comes out -------------------------------------------------------------------------- */
 
-/* Element of L; of the inverse both triangles, of which one is there. */
+/* An element of L; below, an element of the result, where an inverse has one triangle, which is mirrored. */
 static double complex lower_at(const dealt_run_t *t, int64_t i, int64_t j)
 {
     return (i >= j) ? *at(&t->args[0], i, j) : 0;
@@ -139,8 +139,8 @@ static void judge(const case_t *c, const dealt_run_t *t)
     plait_free(size);
 }
 
-/* Of a factor with NaN all is NaN that comes of it; with a 0 on the diagonal not all is finite, and nothing of
- * the inverse where a library says so. */
+/* A factor with NaN makes every result NaN. With a 0 on the diagonal some results are not finite; an inverse by
+ * a library that reports the 0 has no finite element. */
 static void judge_bad(const case_t *c, const dealt_run_t *t)
 {
     const bool is_at_once = team_knows_devices && c->n >= c->n_ranks;
@@ -197,8 +197,8 @@ static const shape_of_t shapes[] = {
     {13, 1, 3},  {1, 8, 2},   {5, 0, 2},  {0, 4, 2},  {37, 29, 5}, {16, 40, 4},
 };
 
-/* Each shape as right-hand sides that are dealt, or whole on all ranks, and as an inverse; with a
- * fault in some. */
+/* Each shape with right-hand sides that are dealt out, or whole on all ranks, and as an inverse; some with a
+ * fault. */
 static void execute_all(int n_ranks)
 {
     const int n_shapes = (int)(sizeof(shapes) / sizeof(shapes[0]));
@@ -242,7 +242,7 @@ static void execute_tiles(void)
 
 /* ---- Plans ------------------------------------------------------------------------------------ */
 
-/* more_work: besides both. n_kept: bytes of what the first substitution shows to nobody. */
+/* more_work: work bytes besides both. n_kept: bytes that the first substitution shows to no other rank. */
 static void check_cost(const char *text, int rank, const plait_plan_cost_t *is,
                        const plait_plan_cost_t *first, const plait_plan_cost_t *second,
                        int64_t more_work, int64_t n_kept)
@@ -258,7 +258,7 @@ static void check_cost(const char *text, int rank, const plait_plan_cost_t *is,
           (long long)is->work_bytes, (long long)n_messages, (long long)n_bytes);
 }
 
-/* Bytes of a whole solution that other ranks solve for. */
+/* Bytes of a whole solution that other ranks compute. */
 static int64_t others_bytes(const case_t *c, int rank)
 {
     const plait_dealt_t d = {
@@ -279,7 +279,7 @@ static dealt_run_t solve_run(const dealt_run_t *t, const plait_trsm_params_t *pa
     return part;
 }
 
-/* A solution costs what its substitutions do, an inverse what that of the factor and the product do. */
+/* A solution costs as much as its substitutions; an inverse as much as the factor's inverse and the product. */
 static void prove(const case_t *c)
 {
     const plait_potrs_params_t solve = {c->n, c->n_rhs, c->block, c->is_whole};
@@ -366,8 +366,8 @@ static void choose(const char *backend)
           plait_error_text());
 }
 
-/* A plan says that it does it, but where a rank has no block or there is nothing to be solved for. Where it
- * is not there that is an error. */
+/* A plan uses the chosen library, except if a rank has no block or there are no right-hand sides. If the
+ * library is missing, the choice is an error. */
 static void check_chosen(plait_comm_t *comm, void *unused)
 {
     const case_t cases[] = {{.dtype = PLAIT_F64, .n = 64, .n_rhs = 3, .block = 2},
@@ -399,8 +399,7 @@ static void check_chosen(plait_comm_t *comm, void *unused)
     comm->end.caps.devices = devices;
 }
 
-/* Blocks that the library takes, which stay, and others, which are moved: more and fewer right-hand sides
- * than blocks. */
+/* Blocks that the library takes stay, other blocks move; more and fewer right-hand sides than blocks. */
 static void execute_kept(int n_ranks)
 {
     for (int i = 0; i < 12; i++) {
@@ -419,7 +418,7 @@ static void execute_kept(int n_ranks)
     }
 }
 
-/* Blocks of more columns than the library takes. */
+/* Blocks with more columns than the library takes. */
 static void prove_moved(int n_ranks, int kind)
 {
     const plait_potrs_params_t solve = {1100, 1050, 1030, kind == 1};

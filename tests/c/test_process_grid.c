@@ -1,6 +1,6 @@
-/* Devices of several processes that work as one, by stand-ins of cuSOLVERMp and NCCL: ranks are threads,
- * as if each were a process with a check device. How they find out whether they do, and what happens where
- * one fails. What they compute is in test_heevd.c. */
+/* Devices of several processes that work as one, by stand-ins of cuSOLVERMp and NCCL. Ranks are threads, as if
+ * each were a process with a check device. Tests how ranks find out whether their devices work as one, and
+ * failures of one rank; test_heevd.c tests the results. */
 #include "base/status.h"
 #include "base/wait.h"
 #include "dense/whole.h"
@@ -18,7 +18,7 @@
 
 enum { SKIPPED = 77, N = 12, BLOCK = 2, MOST = 3 };
 
-/* By all ranks; what each has, and has said. */
+/* The work of all ranks; the results and errors of each. */
 typedef struct {
     const char *mp_fails; /* PLAIT_FAKE_MP_FAIL, or NULL */
     bool fails_asked;     /* while ranks are asked; else in an operation */
@@ -41,7 +41,7 @@ static void wait_for_all(void)
     (void)pthread_barrier_wait(&all_here);
 }
 
-/* Of the process, by one of the ranks, between operations. */
+/* Sets a variable of the process, by one of the ranks, between operations. */
 static void set(int rank, const char *name, const char *value)
 {
     wait_for_all();
@@ -104,7 +104,7 @@ static plait_status_t execute(plait_comm_t *comm, const plait_plan_t *plan, work
     return status;
 }
 
-/* The traces of A and of its square. */
+/* Compares the traces of A and of its square. */
 static void judge(const work_t *f, int rank)
 {
     double trace = 0, squares = 0;
@@ -136,7 +136,7 @@ static void end_failing(const work_t *f, plait_device_t *device, int me)
     set(me, "PLAIT_FAKE_MP_FAIL", NULL);
 }
 
-/* Asks, plans, executes; then, if ranks are together after that, once more with nothing that fails. */
+/* Asks, plans, executes; if the ranks are together afterwards, does so once more without a failure. */
 static void work_rank(plait_comm_t *comm, void *context)
 {
     work_t *f = context;
@@ -181,7 +181,7 @@ static void work_rank(plait_comm_t *comm, void *context)
     plait_plan_destroy(&plan);
 }
 
-/* The operation after one that has failed on all. */
+/* The operation after a failure on all ranks. */
 static void again_rank(plait_comm_t *comm, void *context)
 {
     work_t *f = context;
@@ -213,7 +213,7 @@ static bool text_says(const work_t *f, int rank, const char *word)
 
 /* ---- Whether they do ---- */
 
-/* They do not: all know, and one device does it alone. */
+/* The devices do not work as one: all ranks know, and one device does all the work. */
 static void check_without(int n_ranks, const char *mp_fails, const char *why)
 {
     static work_t f;
@@ -229,7 +229,7 @@ static void check_without(int n_ranks, const char *mp_fails, const char *why)
     plait_cuda_grid_release();
 }
 
-/* Why this device cannot. */
+/* The reason why this device cannot take part. */
 static void check_why(const char *expected)
 {
     plait_device_t *device = team_devices[0];
@@ -285,7 +285,7 @@ static void check_libraries(void)
     on_device_end(2);
 }
 
-/* One rank alone: nobody does. */
+/* If one rank cannot take part, no rank does. */
 static void check_one_without(int n_ranks)
 {
     char fails[60];
@@ -303,7 +303,7 @@ static void check_one_without(int n_ranks)
 
 /* ---- Plans ---- */
 
-/* Whether it says that they do it at once, which is the only thing that waits. */
+/* Whether the plan says that all devices work at once, which is the only blocking step. */
 static bool is_at_once(const plait_plan_t *plan)
 {
     char text[4000] = "";
@@ -316,7 +316,7 @@ static bool is_at_once(const plait_plan_t *plan)
     return is;
 }
 
-/* No rank has all of the matrix; what the library wants is counted. */
+/* No rank has the whole matrix; work memory includes the library's. */
 static void plan_rank(plait_comm_t *comm, void *context)
 {
     const int64_t n_ranks = comm->end.size;
@@ -356,7 +356,7 @@ static void check_plans(int n_ranks)
 
 /* ---- Failures of the library ---- */
 
-/* Before the call: nobody makes it, all know, and the grid is of use as before. */
+/* Failures before the call: no rank makes the call, all ranks know, and the grid stays usable. */
 static void check_failing_before(int n_ranks)
 {
     static const char *const functions[] = {"cusolverMpCreateMatrixDesc",
@@ -382,7 +382,7 @@ static void check_failing_before(int n_ranks)
     plait_cuda_grid_release();
 }
 
-/* As the guard does, who sees that a rank has left. */
+/* As the guard does when it sees that a rank has left. */
 static plait_status_t end_waits(const plait_wait_t *wait)
 {
     return (atomic_load(&n_gone) > 0)
@@ -390,7 +390,7 @@ static plait_status_t end_waits(const plait_wait_t *wait)
                : PLAIT_OK;
 }
 
-/* In it: who fails waits for nobody, and the grid is given up. */
+/* Failures in the call: the failing rank waits for nobody, and the grid is given up. */
 static void check_failing_in(int n_ranks)
 {
     static work_t f;
@@ -416,7 +416,7 @@ static void check_failing_in(int n_ranks)
     plait_cuda_grid_release();
 }
 
-/* What the library comes to is what all ranks have. */
+/* All ranks have the library's outcome. */
 static void check_outcomes(int n_ranks)
 {
     static work_t f;
@@ -448,7 +448,7 @@ static void check_outcomes(int n_ranks)
     plait_cuda_grid_release();
 }
 
-/* More memory than while it was planned. */
+/* The library wants more memory than at planning. */
 static void more_rank(plait_comm_t *comm, void *context)
 {
     work_t *f = context;
@@ -468,8 +468,8 @@ static void more_rank(plait_comm_t *comm, void *context)
 
 /* ---- Failures of a device ---- */
 
-/* Every call of one rank's device in its turn: all ranks end, and know of it; the next operation finds
- * them together. */
+/* Each call of one rank's device fails in turn: all ranks end, and know the failure; the next operation finds
+ * all ranks together. */
 static void check_failing_device(int n_ranks, int rank, bool fails_asked, int step)
 {
     static work_t f;

@@ -1,5 +1,5 @@
-/* Writing to peers' memory: the checker finds what goes wrong with it, transforms give the same bits
- * with and without it, and a rank that gave up waiting is not written to. */
+/* Writing to peers' memory: the checker finds its faults, transforms give the same bits with and without it,
+ * and nothing is written to a rank that gave up waiting. */
 #include "base/status.h"
 #include "base/wait.h"
 #include "check.h"
@@ -18,7 +18,7 @@ enum { N_RANKS = 3, N_PHASES = 3, N_BYTES = 8 };
 
 typedef enum { NOTHING, READS, WRITES } do_t;
 
-/* What a rank does in a phase with the result of another one, or of its own. */
+/* A rank's act in a phase on the result of another rank, or on its own. */
 typedef struct {
     do_t what;
     int owner;
@@ -265,8 +265,8 @@ static plait_status_t end_wait(const plait_wait_t *wait)
     return is_impatient ? plait_fail(PLAIT_ERR_TIMEOUT, "impatient") : PLAIT_OK;
 }
 
-/* Rank 0 gives up a fence to which rank 1 has come, and rank 2 comes only then: both learn of it
- * there, and neither goes on with what rank 0 had shown. The next meeting is as any other. */
+/* Rank 0 gives up a fence that rank 1 has reached; rank 2 comes only afterwards. Both learn of it there, and
+ * neither uses what rank 0 had shown. The next meeting works as usual. */
 static void leave(plait_comm_t *comm, void *context)
 {
     leave_t *l = context;

@@ -1,4 +1,4 @@
-/* The largest magnitude wherever it is, and factors by which it gets into the range and back. */
+/* The largest magnitude, wherever it is, and factors that bring it into the range and back. */
 #include "check.h"
 #include "dense/scalar.h"
 #include "kernel/range.h"
@@ -38,7 +38,7 @@ static void check_largest(plait_dtype_t dtype)
     CHECK(plait_range_largest(dtype, 0, NULL) == 0, "of none");
 }
 
-/* Exactly there and back; meanwhile neither squares nor reciprocals leave the range. */
+/* Scaling there and back is exact; scaled squares and reciprocals stay in the range. */
 static void check_factors(plait_dtype_t dtype)
 {
     const double large = end_of(dtype, true), small = end_of(dtype, false);

@@ -65,8 +65,8 @@ static double half_decode(const half_t *h, uint16_t code)
     return (code & 0x8000) ? -x : x;
 }
 
-/* Nearest; ties to the even code. value[infinity] is the finite number that would
- * follow, so that overflow rounds as everything else. Not for NaN. */
+/* Rounds to nearest, ties to the even code. value[infinity] is the finite number that would follow, so that
+ * overflow rounds like everything else. Not for NaN. */
 static uint16_t half_encode(const half_t *h, float x)
 {
     const double magnitude = fabs((double)x);
@@ -91,7 +91,7 @@ static uint16_t half_encode(const half_t *h, float x)
 
 /* --- references: r = x op y; false if only NaN-ness of the result counts --- */
 
-/* NaN wins, the first one; -0 < +0. */
+/* NaN wins, the first of two; -0 < +0. */
 static bool is_y_chosen(plait_reduce_t op, double x, double y)
 {
     if (isnan(x) || isnan(y)) {
@@ -212,7 +212,7 @@ static uint64_t integer_result(plait_reduce_t op, uint64_t a, uint64_t b, bool i
     }
 }
 
-/* Sign-extended for INT; little endian, as every machine that is tested. */
+/* Sign-extended for INT; little endian, like every machine that is tested. */
 static uint64_t load_integer(pair_t p, const void *x)
 {
     const int64_t bytes = plait_dtype_bytes(p.dtype);
@@ -459,7 +459,7 @@ static void test_reduce_half(pair_t p)
     }
 }
 
-/* is_turned: some dimensions run backwards, or add to one place again and again. */
+/* is_turned: some dimensions run backwards, or add repeatedly to one place. */
 static void check_box(pair_t p, random_t *r, bool is_turned)
 {
     const int64_t bytes = plait_dtype_bytes(p.dtype);

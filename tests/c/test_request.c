@@ -1,5 +1,6 @@
 /* Plans that are started and waited for (plait/plan.h), by ranks that are threads: beside each other, beside
- * plain operations, when a rank starts late, and wrong ones; against the same plans executed. */
+ * plain operations, with a rank that starts late, and wrong plans; results are compared with the same plans
+ * executed. */
 #include "check.h"
 #include "device/pool.h"
 #include "parts.h"
@@ -18,7 +19,7 @@ enum { N_PLANS = 3, N_ROUNDS = 4 };
 
 static const int64_t shape[] = {13, 9, 11};
 
-/* A plan, with what it gives from operands of a round. */
+/* A plan, and its results for the operands of a round. */
 typedef struct {
     plait_plan_t *plan;
     int64_t n_x, n_y;
@@ -98,7 +99,7 @@ static void compare(const work_t *w, int round)
           w->plan->title, round);
 }
 
-/* All of them at once, others between, the last one waited for first. */
+/* All plans at once, with other operations between; the last plan is waited for first. */
 static void check_beside(plait_comm_t *comm, const work_t works[N_PLANS])
 {
     const int size = plait_comm_size(comm);
@@ -129,8 +130,8 @@ static void check_beside(plait_comm_t *comm, const work_t works[N_PLANS])
     }
 }
 
-/* The others start when they have a message that is sent after the first one has started: it does not
- * wait for them before. One of them executes. */
+/* The other ranks start after a message that is sent once the first rank has started: its start must not wait
+ * for them. One of them executes the plan. */
 static void check_late(plait_comm_t *comm, const work_t *w)
 {
     const int rank = plait_comm_rank(comm);
@@ -230,7 +231,7 @@ static void run_rank(plait_comm_t *comm, void *context)
     }
 }
 
-/* A communicator that is destroyed before: it waits, and the results are there. */
+/* A communicator is destroyed before the wait: destroying waits, and the results are there. */
 static void check_destroyed(void)
 {
     plait_comm_t *comm = NULL;

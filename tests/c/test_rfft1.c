@@ -60,10 +60,10 @@ static bool is_edge(const problem_t *p, int64_t k)
     return 2 * k % p->n == 0;
 }
 
-/* cos and sin of 2 pi t / n, made anew for every n. */
+/* cos and sin of 2 pi t / n, recomputed for every n. */
 static long double *root;
 
-/* Results of lines that somebody has asked for, NaN of others; first by what they depend on besides. */
+/* Results of lines, NaN until asked for; the first indices are the other things that they depend on. */
 static double results[2][2][2][2][MAX_LINES][MAX_RESULTS][2];
 
 static void make_roots(int64_t n)
@@ -106,7 +106,7 @@ static void sum(const problem_t *p, int64_t l, int64_t k, double result[2])
     result[1] = (double)y[1];
 }
 
-/* Result `at` of those that are looked at, which is k. */
+/* Result k of a line, stored at place `at` of the results that are checked. */
 static const double *reference(const problem_t *p, int64_t l, int64_t at, int64_t k)
 {
     double *known =
@@ -174,7 +174,7 @@ static side_t side_create(const problem_t *p, bool is_complex)
     return s;
 }
 
-/* Bytes between the lines are as they were. */
+/* Bytes between the lines are unchanged. */
 static bool is_padding_kept(const problem_t *p, const side_t *s)
 {
     const int64_t outer = p->is_rows ? s->pitch : s->step;
@@ -219,7 +219,7 @@ static void run(const problem_t *p, const plait_rfft1_t *fft, const side_t *in,
     free(out_row);
 }
 
-/* Relative errors as docs/architecture.md has them for complex transforms. */
+/* Relative errors as in docs/architecture.md for complex transforms. */
 static double tolerance(const problem_t *p)
 {
     const double eps = (p->dtype == PLAIT_F32) ? 0x1p-23 : 0x1p-52;

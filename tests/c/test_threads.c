@@ -1,5 +1,5 @@
-/* Several threads in one rank: the parts of a team, how many there are, and transforms with the
- * same bits on any number of them. */
+/* Several threads in one rank: the parts of a team, their number, and transforms that give the same bits on any
+ * number of threads. */
 #include "base/status.h"
 #include "base/team.h"
 #include "check.h"
@@ -67,8 +67,8 @@ static void *size_of_bound(void *set)
     return NULL;
 }
 
-/* This thread is bound to a processor, which is what others see of its process, and the one that
- * asks to another: no process seems to share it. */
+/* This thread, which others see as its process, is bound to one processor; the thread that asks is bound to
+ * another processor. So no process seems to share it. */
 static void check_size_of_bound(void)
 {
     cpu_set_t all, bound[2];
@@ -207,7 +207,7 @@ static bool is_said(const lists_t *lists)
     return strstr(text, lists->here) != NULL && strstr(text, lists->there) != NULL;
 }
 
-/* The last rank has one row more than the others say. */
+/* The last rank has one row more than the others state. */
 static void differ_in_counts(plait_comm_t *comm, void *context)
 {
     const lists_t *lists = context;
@@ -225,7 +225,7 @@ static void differ_in_counts(plait_comm_t *comm, void *context)
           "%s", plait_error_text());
 }
 
-/* Another block on the last rank. */
+/* The last rank has another block. */
 static void differ_in_edges(plait_comm_t *comm, void *context)
 {
     const lists_t *lists = context;
@@ -245,7 +245,7 @@ static void differ_in_edges(plait_comm_t *comm, void *context)
           "%s", plait_error_text());
 }
 
-/* A list that has no room ends in a number, which differs. */
+/* A list that does not fit ends in a number, which differs. */
 static void check_lists(void)
 {
     lists_t few = {.here = "rank 2: allgather(float64(2,), counts [1, 1, 2])",

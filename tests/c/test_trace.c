@@ -1,4 +1,4 @@
-/* The record of operations: rings, texts, files that survive, and the lines of the log. */
+/* The record of operations: rings, texts, files that survive, and lines of the log. */
 #include "base/flight.h"
 #include "base/trace.h"
 #include "check.h"
@@ -21,7 +21,7 @@ enum { LIMIT_BYTES = 8192 };
 
 static char folder[256];
 
-/* Signals that come while a file is made longer. */
+/* Signals that arrive while a file is extended. */
 static int n_signals;
 int __real_posix_fallocate(int fd, off_t offset, off_t n_bytes);
 int __wrap_posix_fallocate(int fd, off_t offset, off_t n_bytes);
@@ -52,7 +52,7 @@ static plait_flight_entry_t *begin(int track, uint32_t sequence, uint32_t title)
     return begin_on(3, track, sequence, title);
 }
 
-/* The ring keeps the last ones, each in its place. */
+/* The ring keeps the last operations, each in its place. */
 static void check_ring(void)
 {
     uint32_t title = plait_trace_text("allreduce(float64[1], SUM)");
@@ -77,8 +77,8 @@ static void check_ring(void)
     CHECK(!plait_flight_is_well(), "failed");
 }
 
-/* However many begin meanwhile, an operation keeps its entry, which says how it ends; of its communicator
- * it is not known then what was done since. */
+/* An operation keeps its entry, however many begin meanwhile, and the entry records its end. For its
+ * communicator it is then unknown what was done since. */
 static void check_long_operation(void)
 {
     enum { TRACK = 9, N = PLAIT_RING_ROOM + 10 };
@@ -108,7 +108,7 @@ static void check_long_operation(void)
           "ended another one");
 }
 
-/* As many as the ring has entries: another one has none there, until one of them ends. */
+/* As many operations as the ring has entries: another operation gets no entry until one of them ends. */
 static void check_full_ring(void)
 {
     enum { TRACK = 10, ENDS = 77 };
@@ -158,7 +158,7 @@ static void *run_many(void *track)
     return NULL;
 }
 
-/* Two threads on the same ring, two on others: no entry is lost while it counts. */
+/* Two threads on the same ring, two threads on other rings: no entry is lost while it counts. */
 static void check_threads(void)
 {
     int tracks[] = {5, 5, 6, 5 + PLAIT_RINGS};
@@ -179,8 +179,8 @@ static void check_threads(void)
     }
 }
 
-/* A process that is killed leaves its file, with the operation that it was in; the file is
- * for its owner alone. One that ends well leaves none. */
+/* A killed process leaves its file, with the operation that it was in; only the owner can read the file. A
+ * process that ends well leaves no file. */
 static void check_killed(bool is_killed)
 {
     struct stat info;
@@ -224,7 +224,7 @@ static void check_killed(bool is_killed)
     }
 }
 
-/* Of a process whose last operation failed: it is kept for somebody to look at. */
+/* Removes the file of a process whose last operation failed, which is kept for users to read. */
 static void remove_flight(void)
 {
     plait_trace_close(plait_flight_is_well());
@@ -233,7 +233,7 @@ static void remove_flight(void)
     }
 }
 
-/* Records in a process whose files may not be as long as they are. */
+/* Records in a process whose limit for file sizes is too small for its files. */
 static int run_limited(plait_status_t status)
 {
     const struct rlimit limit = {LIMIT_BYTES, LIMIT_BYTES};
@@ -252,7 +252,7 @@ static int run_limited(plait_status_t status)
     return code;
 }
 
-/* They are left out there, in a file and in memory. */
+/* Records beyond the limit are left out, in a file and in memory. */
 static void check_limited(void)
 {
     CHECK(run_limited(PLAIT_OK) == 0, "in %s", folder);
@@ -263,7 +263,7 @@ static void check_limited(void)
     (void)setenv("PLAIT_FLIGHT", folder, 1);
 }
 
-/* Where users ask for nothing. */
+/* The folder if users name none. */
 static void check_folders(void)
 {
     const char *tmp = getenv("TMPDIR");
@@ -327,7 +327,7 @@ static void check_lines(void)
     CHECK(strlen(about.line) == PLAIT_LINE_BYTES - 1, "a line that is too long");
 }
 
-/* A folder that the user names may be one that others can read. */
+/* A folder that the user names may be readable by others. */
 static void check_named_folder(void)
 {
     plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
@@ -345,7 +345,7 @@ static void check_named_folder(void)
     (void)setenv("PLAIT_FLIGHT", folder, 1);
 }
 
-/* A file is made although signals come meanwhile, unless they do not end. */
+/* A file is made although signals arrive meanwhile, unless they do not end. */
 static void check_signals(void)
 {
     plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
@@ -363,7 +363,7 @@ static void check_signals(void)
     plait_record_close(&file, PLAIT_RECORD_ENDED_WELL, 0);
 }
 
-/* In either case: "./off" is a name. */
+/* Words that switch off may be in upper or lower case; "./off" is a name. */
 static void check_switched(void)
 {
     static const char *const off[] = {"0", "off", "False"};
@@ -384,7 +384,7 @@ static void check_switched(void)
     (void)setenv("PLAIT_FLIGHT", folder, 1);
 }
 
-/* It could not be put in the place of what is there: no part is begun. */
+/* A trace could not replace the thing at its path: no part is begun. */
 static void check_strange_trace(void)
 {
     plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
@@ -401,7 +401,7 @@ static void check_strange_trace(void)
     }
 }
 
-/* A part of a name is another folder. */
+/* A folder whose name does not fit is not used: a part of the name would be another folder. */
 static void check_long_folder(void)
 {
     plait_record_file_t file = {.fd = PLAIT_RECORD_CLOSED};
@@ -418,7 +418,7 @@ static void check_long_folder(void)
     (void)setenv("PLAIT_FLIGHT", folder, 1);
 }
 
-/* The files are those of the process that opened them. */
+/* Files belong to the process that opened them. */
 static void check_forked(void)
 {
     const plait_ring_t *ring = plait_flight_ring(0);
@@ -459,7 +459,7 @@ static bool is_said(const plait_peer_t *self, const char *what)
     return strstr(text, "rank 5: ") != NULL && strstr(text, what) != NULL;
 }
 
-/* What others say of a rank that waits for those with whom it makes a communicator. */
+/* What other ranks say of a rank that waits for the ranks with which it makes a communicator. */
 static void check_making(void)
 {
     static const char making[] = "makes a communicator of 7 ranks since 0.";

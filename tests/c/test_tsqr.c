@@ -10,7 +10,7 @@
 
 enum { MAX_PLANNED = 64 };
 
-/* Rows of every rank, and columns. */
+/* The rows of every rank, and the columns. */
 typedef struct {
     int64_t m, n;
 } shape_t;
@@ -27,7 +27,7 @@ static int log2_of(int n_ranks)
     return log;
 }
 
-/* On a device they are those of messages, in whichever way threads reach each other. */
+/* On a device the plans are those for messages, however threads reach each other. */
 static void make_plans(const shape_t *s, plait_dtype_t dtype, bool without_q,
                        int n_ranks, plait_direct_t direct, plait_plan_t *plans[])
 {
@@ -70,9 +70,9 @@ static int count_steps(const plait_plan_t *plan, plait_step_kind_t kind)
     return n;
 }
 
-/* What the definition of a binomial tree says: a rank gets one triangle from each rank that is a power
- * of two further, as long as that is below its own lowest bit, and, but the first one, two from its
- * parent, without Q one; one level after the other. */
+/* The definition of a binomial tree: a rank gets one triangle from each rank that is a power of two further, if
+ * that power is below the rank's own lowest bit. All ranks but the first get two triangles from their parent,
+ * or one without Q; one level after another. */
 static void judge_cost(const plait_plan_t *plan, const shape_t *s, plait_dtype_t dtype,
                        bool without_q)
 {
@@ -141,7 +141,7 @@ static int last_step(const plait_plan_t *plan, plait_step_kind_t kind)
     return i;
 }
 
-/* Coefficients that are read before the fence: the proof must not hold. */
+/* Coefficients are read before the fence: the proof must not hold. */
 static void check_planted(void)
 {
     const shape_t s = {4, 2};
@@ -166,7 +166,7 @@ static plait_status_t tsqr_plan_of(const plait_comm_t *comm, const void *problem
     return plait_tsqr_plan(comm, problem, plan_p);
 }
 
-/* Ranks' rows as block columns, one each: a rank's part is column-major. */
+/* The rows of all ranks as block columns, one for each rank: a rank's part is column-major. */
 static dealt_array_t rows_of(plait_dtype_t dtype, const shape_t *s, int n_ranks)
 {
     return (dealt_array_t){.d = {.m = s->m,
@@ -185,7 +185,7 @@ static dealt_array_t triangle_of(plait_dtype_t dtype, int64_t n)
         .whole = dealt_matrix(n, n)};
 }
 
-/* Element of row i, counted over all ranks. */
+/* An element of row i, counted over all ranks. */
 static double complex *at(const dealt_array_t *a, const shape_t *s, int64_t i,
                           int64_t j)
 {
@@ -293,7 +293,7 @@ static void judge(const dealt_run_t *t, const case_t *c)
     }
 }
 
-/* The same R, whatever becomes of Q. */
+/* R is the same, with and without Q. */
 static void judge_alone(const dealt_run_t *with_q, const case_t *of)
 {
     case_t c = *of;
@@ -350,7 +350,7 @@ static void check_results(int n_ranks, plait_direct_t direct)
     }
 }
 
-/* Rows of zeros on the last ranks: of one some, of others all. */
+/* Rows of zeros on the last ranks: some rows of one rank, all rows of others. */
 static void check_padding(int n_ranks, plait_direct_t direct)
 {
     for (int i = 0; i < 4; i++) {

@@ -1,5 +1,5 @@
-/* Processes that end while a stream of this one has still to do what may wait for them. They are
- * forked, of this one's own make; the stream is a check device's, held up by the test. */
+/* Processes that end while a stream of this process has work that may wait for them. The processes are forked
+ * by this test; the stream is a check device's, held up by the test. */
 #include "base/process.h"
 #include "base/status.h"
 #include "base/trace.h"
@@ -18,7 +18,7 @@
 
 enum { N_PEERS = 3 };
 
-/* Long enough to be noticed, if it were to be. */
+/* Long enough for a report that must not come. */
 static const struct timespec a_while = {.tv_sec = 1, .tv_nsec = 500000000};
 
 typedef struct {
@@ -38,7 +38,7 @@ static void peer_main(const peer_t *peer, int tell)
     _exit(0);
 }
 
-/* Before this process has threads, or a recorder. */
+/* Before this process has threads or a recorder. */
 static void peer_begin(peer_t *peer)
 {
     int tell[2];
@@ -101,7 +101,7 @@ static void *listener_main(void *context)
     return NULL;
 }
 
-/* One rank of two, with a peer of its own. */
+/* One rank of two, with its own peer. */
 typedef struct {
     plait_endpoint_t end;
     plait_session_t session;
@@ -147,7 +147,7 @@ static void check_told(bool is_expected, const char *what)
     CHECK(atomic_load(&is_told) == is_expected, "%s: %s", what, told);
 }
 
-/* A thread that is itself in a call which waits for its peer. */
+/* A thread that is itself in a call that waits for its peer. */
 static void check_thread(void)
 {
     plait_device_t *device = NULL;
@@ -234,7 +234,7 @@ static void check_streams(void)
     CHECK(plait_alloc_balance() == 0, "balance %lld", (long long)plait_alloc_balance());
 }
 
-/* What it is told is the process' last word: with an argument of a thread, else of streams. */
+/* The report is the process's last word: with an argument it comes from a thread, else from streams. */
 int main(int n_arguments, char **arguments)
 {
     if (n_arguments > 1 && strcmp(arguments[1], "thread") == 0) {

@@ -1,4 +1,4 @@
-/* How long ranks that are threads wait for what nobody sees the progress of, and what they say then. */
+/* How long ranks that are threads wait for work whose progress nobody sees, and what they say then. */
 #include "check.h"
 #include "device/pool.h"
 #include "library.h"

@@ -1,8 +1,8 @@
-"""Programs with collectives of XLA's own beside plait's operations, in no order with them.
+"""Programs that mix collectives of XLA with operations of plait, in no order among each other.
 
-Devices come to both at different times, as each has other work before. XLA gives what is ready to
-threads that first have to leave what they are in: an operation that waited for its other ranks on
-such a thread has kept a device from the collective in which these waited for it.
+Devices reach both at different times, because each has other work before. XLA hands ready work
+even to threads that must first leave their current task. An operation that waited for its other
+ranks on such a thread has kept a device from the collective in which those ranks waited for it.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ N_LAUNCHES = 20
 
 @dataclasses.dataclass(frozen=True)
 class Statement:
-    """A transform of plait's or a sum of XLA's, of an earlier value, after some work."""
+    """A transform of plait or a sum of XLA, applied to an earlier value after some work."""
 
     is_ours: bool
     operand: int
@@ -43,7 +43,7 @@ def draw(seed, n_devices, most_work):
 
 
 def program(statements, mesh):
-    """Of an array that is split along the first axis: the sums of all values."""
+    """The sums of all values, for an array that is split along the first axis."""
     rows = P("a")
 
     def worked(v, work):
@@ -82,7 +82,7 @@ def expected(statements, x):
 
 
 def check(seeds, mesh, most_work):
-    """Programs of these seeds, with several launches under way, give what NumPy does."""
+    """The programs of these seeds, several launches at a time, give the results of NumPy."""
     n = N - N % mesh.size
     x = np.random.default_rng(0).standard_normal((n, n, DEPTH))
     for seed in seeds:

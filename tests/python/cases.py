@@ -1,4 +1,4 @@
-"""The collectives of the rank model, each with its oracle: one table for all tests of them."""
+"""The collectives of the rank model, each with its oracle: one table for all their tests."""
 
 import dataclasses
 import functools
@@ -12,7 +12,7 @@ import plait
 from plait import _core
 
 PAYLOAD = (2, 3)
-# Which reductions there are for a kind of dtype: table of notes in docs, written again by hand.
+# The reductions of each kind of dtype: the table of notes in docs, written a second time by hand.
 _ORDERED, _LOGICAL = {"SUM", "PROD", "MIN", "MAX"}, {"LAND", "LOR", "LXOR", "BAND", "BOR", "BXOR"}
 KINDS = {
     "bool": _LOGICAL,
@@ -39,9 +39,9 @@ INEXACT = ["float32", "float64", "complex64", "complex128"]
 class Case:
     """An operation on n ranks.
 
-    call: the result of rank r from (operand, comm).
-    want: all ranks' results from all ranks' operands.
-    shape: of rank r's operand.
+    call: computes the result of rank r from (operand, comm).
+    want: computes all ranks' results from all ranks' operands.
+    shape: the shape of rank r's operand.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Case:
     is_linear: bool = True
 
     def has(self, dtype):
-        """Whether the dtype can be reduced so."""
+        """Whether the operation's reduction takes this dtype."""
         return self.reduction is None or self.reduction in KINDS[kind_of(dtype)]
 
     def operands(self, n, dtype, seed=0):
@@ -61,7 +61,7 @@ class Case:
 
 
 def random(shape, dtype, seed):
-    """Numbers that every dtype holds, and whose products stay small."""
+    """Numbers that every dtype holds exactly, with small products."""
     if kind_of(dtype) in ("bool", "int"):
         return meshes.random(shape, "int64", seed).astype(dtype)
     whole = meshes.random(shape, "complex128" if "complex" in dtype else "float64", seed)
@@ -270,7 +270,7 @@ def on_devices(n):
 
 
 def same(got, want, dtype, scale=1):
-    """Whole arrays: exact for what is not rounded, else within its rounding."""
+    """Compare whole arrays: exactly if the dtype is not rounded, else within its rounding."""
     got, want = np.asarray(got), np.asarray(want)
     assert got.shape == want.shape and got.dtype == want.dtype
     if kind_of(dtype) in ("bool", "int", "float8"):
@@ -288,5 +288,5 @@ def product(a, b):
 
 
 def same_products(left, right, scale, dtype):
-    """Two sums of products of arrays with such norms, but for the rounding of their factors."""
+    """Compare two sums of products of arrays with such norms, within the factors' rounding."""
     assert abs(left - right) <= 16 * float(meshes.eps(dtype)) * scale + 1e-300, (left, right)

@@ -49,12 +49,12 @@ def pytest_terminal_summary(terminalreporter):
 
 
 def pytest_collection_finish():
-    """What was imported stays, and programs are made of very many objects: look less often."""
+    """Collect garbage less often: imported objects stay, and programs have very many objects."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
-# Processes that tests kill leave their flight recorders here, not where users look for theirs.
+# Processes that tests kill leave their flight recorders here, apart from those of users.
 if not _LAUNCHED and "PLAIT_FLIGHT" not in os.environ:
     os.environ["PLAIT_FLIGHT"] = tempfile.mkdtemp(prefix="plait-test-flights-")
 

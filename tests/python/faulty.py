@@ -1,7 +1,7 @@
 """Programs in which ranks do wrong things, for test_faults.py: faulty.py FAULT [FAULT...].
 
-Each rank prints a line in JSON for each of its faults: how its operation ended, and how long
-that took. Faults of one job follow each other, each on a communicator of its own.
+Each rank prints a line of JSON for each of its faults: how its operation ended, and after how
+long. The faults of a job follow each other, each on a communicator of its own.
 """
 
 import json
@@ -28,7 +28,7 @@ def allreduce(comm, x=X, op=plait.SUM):
 
 
 def twice_then_differ(comm):
-    """Both calls are known by then, and the third is where the ranks part."""
+    """The ranks differ in the third call, when both reductions are known calls."""
     for op in (plait.SUM, plait.MAX):
         plait.block(allreduce(comm, op=op))
     plait.block(allreduce(comm, op=plait.SUM if FIRST else plait.MAX))
@@ -36,14 +36,14 @@ def twice_then_differ(comm):
 
 
 def known_counts(comm):
-    """By messages they are not compared again, but what comes is of another length."""
+    """Messages do not compare known calls again, but the data received has another length."""
     for n in (3, 4):
         plait.block(plait.allgather(jnp.ones(n), comm=comm))
     return plait.allgather(jnp.ones(3 + FIRST), comm=comm)
 
 
 def known_calls_in_a_loop(comm):
-    """Messages are as long as expected, and nothing new is called: ranks make sure now and then."""
+    """Messages have the expected length and no call is new: ranks compare calls now and then."""
     from jax import lax
 
     def repeat(op):
@@ -52,13 +52,13 @@ def known_calls_in_a_loop(comm):
 
         return plait.jit(lambda x: lax.fori_loop(0, 1100, step, x))(X)
 
-    for op in (plait.SUM, plait.PROD):  # go the same way
+    for op in (plait.SUM, plait.PROD):  # all ranks the same
         plait.block(repeat(op))
     return repeat(plait.SUM if FIRST else plait.PROD)
 
 
 def differ_again(comm):
-    """A call that the ranks once differed in is not one that they have agreed on."""
+    """A call in which the ranks once differed does not count as agreed."""
     x = jnp.ones(4 + RANK)
     try:
         allreduce(comm, x)
@@ -68,7 +68,7 @@ def differ_again(comm):
 
 
 def differ_and_wait(comm):
-    """The last rank comes when the others have seen for long that they differ: all go on."""
+    """The last rank comes long after the others have seen the difference: all go on."""
     if RANK == LAST:
         time.sleep(1.5)
     try:
@@ -79,7 +79,7 @@ def differ_and_wait(comm):
 
 
 def differ_without_the_last(comm):
-    """It does not come within the limit: what the others do is said all the same."""
+    """The last rank does not come within the limit: the error still tells what the others do."""
     allreduce(comm)
     if RANK == LAST:
         sleep_on()
@@ -100,7 +100,7 @@ def in_a_loop(comm):
 
 
 def ignored_adjoint(comm):
-    """The last rank receives and ignores: JAX drops the adjoint that the sender waits for."""
+    """The last rank receives and ignores: JAX drops its adjoint, for which the sender waits."""
     import jax
 
     def loss(x, token):
@@ -114,19 +114,19 @@ def ignored_adjoint(comm):
         return X
     gradient = jax.grad(loss, argnums=(0, 1))(X, plait.create_token())
     plait.block(gradient)
-    return plait.recv(X, 0, comm=comm, tag=3)  # which is never sent
+    return plait.recv(X, 0, comm=comm, tag=3)  # a message that is never sent
 
 
 def started_receives(comm):
-    """No fault: every rank waits for its neighbour, and sends meanwhile, late."""
+    """No fault: every rank waits for its neighbour, and meanwhile sends, late."""
     receive = plait.start(plait.recv, X, BEFORE, comm=comm)
-    time.sleep(0.8)  # longer than the guard takes to see a circle, far below PLAIT_TIMEOUT
+    time.sleep(0.8)  # longer than the guard takes to see a cycle, far below PLAIT_TIMEOUT
     plait.send(X, AFTER, comm=comm)
     return plait.wait(receive)
 
 
 def values(comm):
-    """No fault: what ranks get, whichever way they reach each other."""
+    """No fault: the values that ranks get, by whichever way they reach each other."""
     for n in (3, 1 << 16):
         first = np.arange(SIZE * n, dtype=np.int32).reshape(SIZE, n) * 7
         everybody = [first + rank for rank in range(SIZE)]
@@ -142,7 +142,7 @@ def values(comm):
 
 
 def in_the_middle(comm):
-    """The network is taken down meanwhile, by the test, which is told when."""
+    """The test takes the network down in the middle; rank 0 tells the test when."""
     for i in range(1_000_000):
         plait.block(allreduce(comm))
         if i == 20 and FIRST:
@@ -151,7 +151,7 @@ def in_the_middle(comm):
 
 
 def computes(comm):
-    """No fault: one rank computes for longer than others would wait for nothing."""
+    """No fault: one rank computes for longer than the others would wait for an idle rank."""
     if RANK == LAST:
         until = time.monotonic() + float(os.environ["PLAIT_TIMEOUT"]) + 1.5
         while time.monotonic() < until:
@@ -183,7 +183,7 @@ def end_early(how):
 
 
 def end_unused(how):
-    """The last rank ends before the first operation on a communicator that it has opened."""
+    """The last rank ends before the first operation on a communicator that it has created."""
 
     def fault(_):
         comm = plait.Comm(WORLD.Dup())
@@ -195,7 +195,7 @@ def end_unused(how):
 
 
 def send_alone(_):
-    """The last rank never uses plait on the communicator, and is there until nobody waits."""
+    """The last rank never uses plait on the communicator, and stays until nobody waits."""
     if RANK == LAST:
         time.sleep(5 * float(os.environ["PLAIT_TIMEOUT"]) + 2)
         return X
@@ -243,7 +243,7 @@ FAULTS = {
         (RANK + 1) % SIZE,
         comm=c,
     ),
-    # Nobody can go on.
+    # No rank can go on.
     "half of a ring": lambda c: plait.sendrecv(X, X, AFTER, plait.PROC_NULL, comm=c),
     "receives": lambda c: plait.recv(X, AFTER, comm=c),
     "own receive": lambda c: plait.recv(X, RANK, comm=c),
@@ -254,7 +254,7 @@ FAULTS = {
     "started receives": started_receives,
     "computes": computes,
     "values": values,
-    # The last rank is not there.
+    # The last rank ends or stays away.
     "raise": end(boom),
     "raise in a loop": in_a_loop,
     "exit": end(lambda: sys.exit(0)),
@@ -271,9 +271,9 @@ FAULTS = {
     "early message": send_alone,
     "early again": lambda _: allreduce(WORLD),
     "early exit, unused": end_unused(lambda: sys.exit(0)),
-    # Nobody can go on, on communicators of their own.
+    # No rank can go on; each fault uses communicators of its own.
     "ignored adjoint": ignored_adjoint,
-    # The network is not there.
+    # The network is down.
     "cut": in_the_middle,
 }
 

@@ -1,9 +1,10 @@
 """A mesh of two devices of each process, until the last process ends: faulty_mesh.py FAULT.
 
-With "early" in front before the first operation, with "one" behind of one device of each process,
-with "turned" of one each in the order from the last; "early second": of a mesh after another one;
-"busy": with an operation begun whose operand it still computes. For test_faults.py; the others
-print how their operation ended, as in faulty.py. PLAIT_TEST_PLATFORM=cuda: all on the first GPU.
+Words before the fault: "early": before the first operation; "busy": with an operation begun whose
+operand is still computed. Words behind it: "one": one device of each process; "turned": the same
+devices in reverse order; "second": a second mesh, used after another mesh. For test_faults.py; the
+other processes print how their operation ended, as in faulty.py.
+PLAIT_TEST_PLATFORM=cuda: all on the first GPU.
 """
 
 import json
@@ -29,7 +30,7 @@ jax.distributed.initialize(
 
 import plait  # noqa: E402 - after JAX knows of its processes
 
-# A GPU's queue takes some hundred launches before JAX waits for it: few, and long ones.
+# A GPU's queue takes some hundred launches before JAX waits for it: few steps, and long ones.
 N_STEPS, WIDTH, DEPTH = (300_000, 1024, 1) if platforms.CHOSEN == "cpu" else (400, 1 << 25, 16)
 RANK, LAST = jax.process_index(), jax.process_count() - 1
 
@@ -40,7 +41,7 @@ def boom():
 
 @jax.jit
 def long_work(x):
-    """A second of it; so much in each step that JAX does not wait for it on a CPU either."""
+    """About a second of work, so much in each step that JAX does not wait even on a CPU."""
 
     def step(_, v):
         for _ in range(DEPTH):
@@ -76,7 +77,7 @@ def main(name):
         time.sleep(0.3)
         is_done = begun.is_ready()
         del begun
-        if is_done and jax.local_device_count() == 1:  # of several plait.jit awaits the operands
+        if is_done and jax.local_device_count() == 1:  # with several, plait.jit awaits operands
             sys.exit("what was begun is done: the test shows nothing")
     if RANK == LAST:
         how()

@@ -1,10 +1,10 @@
 """Generated programs of global arrays without end.
 
 Run as ``JAX_NUM_CPU_DEVICES=8 python tests/python/fuzz_mesh.py``, or for devices of several
-processes as ``PLAIT_TEST_DEVICES=2 plait run -n 2 python -m mpi4py tests/python/fuzz_mesh.py``;
-runs the program of each seed from --first on, until --count seeds or --seconds are over. Before a
-program runs, its seed is in the file --note, so that whoever started this knows it also after a
-crash; after the last one there is "done".
+processes as ``PLAIT_TEST_DEVICES=2 plait run -n 2 python -m mpi4py tests/python/fuzz_mesh.py``.
+Runs the program of each seed from --first on, for --count seeds or --seconds. Before a program
+runs, its seed is written to the file --note, so that the seed is known even after a crash; after
+the last program the file says "done".
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main():
         generate_mesh.check(seed)
         n_run += 1
         if n_run % 25 == 0:
-            jax.clear_caches()  # no program comes back
+            jax.clear_caches()  # programs do not recur
     launched.wait_for_others()
     if is_first:
         if options.note:

@@ -1,10 +1,10 @@
 """Generated programs without end.
 
-Run as ``plait run -n 3 python -m mpi4py tests/python/fuzz_programs.py``; runs every kind of
-program for each seed from --first on, until --count seeds or --seconds are over; programs in which
-one rank differs somewhere (--kind planted) by themselves, with a short PLAIT_TIMEOUT. Before a
-program runs, its seed and kind are in the file --note, so that whoever started this knows them
-also after a hang; after the last one there is "done".
+Run as ``plait run -n 3 python -m mpi4py tests/python/fuzz_programs.py``. Runs every kind of program
+for each seed from --first on, for --count seeds or --seconds. Programs in which one rank differs
+somewhere (--kind planted) run by themselves, with a short PLAIT_TIMEOUT. Before a program runs, its
+seed and kind are written to the file --note, so that both are known even after a hang; after the
+last program the file says "done".
 """
 
 import argparse
@@ -25,7 +25,7 @@ WORLD = MPI.COMM_WORLD
 
 
 def kinds(comms, only, endings):
-    """Name of each kind of program, and what runs the one of a seed."""
+    """The kinds of programs by name, each with a function that runs the program of a seed."""
     space = generate_space.Space.of_processes(WORLD.size)
     two = {name: comms[name] for name in ("world", "copy")}
     dispatched = generate_mixed.Dispatched(two, WORLD.rank, WORLD.size)
@@ -45,11 +45,11 @@ def kinds(comms, only, endings):
         plait.barrier(comm=WORLD)
 
     def planted(seed):
-        """On communicators of its own: some faults leave none that can be used."""
+        """On communicators of its own: some faults leave no usable communicator."""
         own = generate_space.communicators(WORLD.Dup())
         end = generate_check.altered(seed, space, own, WORLD.rank)
         arrival = WORLD.Ibarrier()
-        while not arrival.Test():  # who used its processor here would look as if it computed
+        while not arrival.Test():  # a rank that only polled would look as if it computed
             time.sleep(0.005)
         ends = WORLD.allgather(end)
         for comm in own.values():
@@ -83,7 +83,7 @@ def main():
             table[kind](seed)
             n_run += 1
         if n_run % 100 < len(table):
-            jax.clear_caches()  # no program comes back
+            jax.clear_caches()  # programs do not recur
         if WORLD.bcast(time.monotonic() > end):
             break
     if WORLD.rank == 0:

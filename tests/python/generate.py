@@ -1,9 +1,9 @@
 """Random programs of communication, the same on all ranks, and what they mean in NumPy.
 
 A program changes a *state*: a few *banks* of three arrays of one dtype and shape, and a token.
-Each statement reads and overwrites arrays of it, so a loop carries all of it, a branch returns
-all of it, and vmap runs over two of them. What operations return, of whatever shape, is given
-out beside the state. All numbers are small and whole, so that every result is exact.
+Each statement reads and overwrites arrays of the state, so a loop carries all of it, a branch
+returns all of it, and vmap runs over two states. Results of operations, of any shape, are returned
+beside the state. All numbers are small integers, so that every result is exact.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ class Program:
         return f"seed {self.seed}: {self.how}, flag {self.flag}, banks {kinds}\n{self.block}"
 
     def inputs(self, n, seed=0):
-        """Small whole numbers for the banks of each rank."""
+        """Small integers for the banks of each rank."""
         rng = np.random.default_rng([self.seed, seed])
         return [
             tuple(tuple(_small(rng, kind) for _ in range(statements.SLOTS)) for kind in self.kinds)
@@ -52,12 +52,12 @@ class Program:
         ]
 
     def run(self, banks, here):
-        """What is given out, and the last state; on this rank."""
+        """The values returned and the last state, on this rank."""
         state, given = self.block.run({"banks": banks, "token": plait.create_token()}, here)
         return given, state["banks"], state["token"]
 
     def want(self, banks, space):
-        """The same from the banks of all ranks; they may have further axes behind."""
+        """The same from the banks of all ranks; the arrays may have further axes behind."""
         ndims = tuple(len(kind.shape) for kind in self.kinds)
         states = [{"banks": own, "ndims": ndims} for own in banks]
         states, given = self.block.want(states, space, self.flag)
@@ -89,17 +89,17 @@ class Generator:
         rng = self.rng
         dtypes = cases.INEXACT if self.is_linear else cases.DTYPES
         how, flag = rng.choice(ways), rng.randrange(3)
-        if how in ("jax.jit", "eager"):  # only a region orders calls by effect and by token
+        if how in ("jax.jit", "eager"):  # only a region orders calls by effect among calls by token
             self.token_share = rng.randrange(2)
         kinds = [Kind(rng.choice(dtypes), rng.choice(SHAPES)) for _ in range(rng.choice((1, 2)))]
         self.kinds = tuple(kinds)
         block = self.block(2 if not self.is_plain else 0, 2 if self.is_linear else 3)
         if self.has_messages and how == "vmap vjp":
-            how = "vjp"  # who has sent waits in the adjoint with a template that vmap does not see
+            how = "vjp"  # in the adjoint, senders wait with a template that vmap does not see
         return Program(self.seed, self.kinds, block, how, flag, self.is_linear)
 
     def plant(self):
-        """Something else for one statement of the program, which is a plain one."""
+        """Another operation for one statement of the program, which is a plain program."""
         while True:
             serial, fault = self.rng.choice(sorted(self.made)), self.rng.choice(calls.FAULTS)
             operation = calls.faulty(fault, *self.made[serial], self.rng)
@@ -109,9 +109,9 @@ class Generator:
                 return generate_space.Plant(serial, operation, fault)
 
     def alteration(self):
-        """Something else, or nothing, for one statement of any program; None if it has none.
+        """Another operation, or none, for one statement of any program; None if nothing fits.
 
-        Not where a group is one rank, which may do what it likes.
+        Never in a group of one rank: a single rank cannot disagree.
         """
         serials = [serial for serial, comm in self.comms.items() if comm != "half"]
         is_empty = any(0 in kind.shape for kind in self.kinds)
@@ -134,7 +134,7 @@ class Generator:
         return None
 
     def block(self, depth, length):
-        """Up to so many statements; control flow in it is so deep at most."""
+        """At most `length` statements, with control flow at most `depth` deep."""
         n = self.rng.randint(1 + (depth == 2), length + 1)
         return statements.Block(tuple(self.statement(depth) for _ in range(n)))
 
@@ -192,7 +192,7 @@ class Generator:
         rng, self.has_messages = self.rng, True
         pairs = tuple((rng.randrange(8), rng.randrange(8)) for _ in range(rng.randint(1, 3)))
         any_tag, any_source = rng.choice(((False, False), (True, False), (False, True)))
-        token = self.is_linear or self.has_token()  # a send without has no derivative
+        token = self.is_linear or self.has_token()  # a send without a token has no derivative
         comm = rng.choice(list(self.space.groups))
         bank, slots = rng.randrange(len(self.kinds)), self.slots()
         serial = self.next()

@@ -1,7 +1,7 @@
-"""The communication operations of generated programs: how each is called, and what it means.
+"""The communication operations of generated programs: how each is called, and its meaning.
 
-Parameters (roots, counts, pairs) are drawn as numbers from which every group of ranks, of
-whatever size, makes its own; so one program runs on a world and on the parts of a split.
+Parameters (roots, counts, pairs) are drawn as numbers. Every group of ranks, of any size, derives
+its own parameters from the numbers, so one program runs on a world and on the parts of a split.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ import numpy as np
 import oracle
 import plait
 
-WHOLE = -1  # instead of a number of rows: the array itself
+WHOLE = -1  # in the place of a number of rows: the array itself
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,9 +24,9 @@ class Operation:
     """One operation with its parameters.
 
     rows: how many rows the operand of rank r of n has, or WHOLE.
-    call: (operand, comm, rank, n, token=) to the result.
-    want: the operands of a group's ranks, one leaf, to their results.
-    value: what of a result goes back among the program's values; None: nothing.
+    call: computes the result from (operand, comm, rank, n, token=).
+    want: computes the results of a group's ranks from their operands, one leaf.
+    value: the part of a result that goes back among the program's values; None: no part.
     """
 
     text: str
@@ -83,7 +83,7 @@ def blocks(rank, n):
 
 
 def _routed(xs, edges, n_out=None):
-    """What `oracle.route` says of whole arrays."""
+    """`oracle.route` for whole arrays."""
     ys = oracle.route([x[None] for x in xs], edges, [n_out or 1] * len(xs))
     return ys if n_out else [y[0] for y in ys]
 
@@ -304,7 +304,7 @@ NONLINEAR = {"pvary": _pvary}  # its adjoint counts the operand once
 
 
 def _sources(numbers, n, is_ring):
-    """Who sends to each rank, along a ring or a line; None: nobody."""
+    """The source of each rank, along a ring or a line; None if it has no source."""
     step = numbers.step()
     places = [r - step for r in range(n)]
     return [p % n if is_ring or 0 <= p < n else None for p in places]
@@ -411,7 +411,7 @@ def reductions_of(dtypes):
 
 
 def names_of(dtypes, is_linear, is_manual, topology):
-    """Operations that there are for operands of these dtypes, there."""
+    """Names of the operations for operands of these dtypes on such communicators."""
     names = list(MOVEMENTS)
     if not is_linear:
         names += NONLINEAR
@@ -436,7 +436,7 @@ def make(name, numbers, reduction, topology=None):
 # ---- faults --------------------------------------------------------------------------------------
 
 FAULTS = ("operation", "reduction", "root", "counts", "pairs", "size", "dtype")
-_ROWS = {"exscan": "scan", "pvary": None}  # else the name without the v
+_ROWS = {"exscan": "scan", "pvary": None}  # others: the name without the v
 
 
 def _row(name):
@@ -444,7 +444,7 @@ def _row(name):
 
 
 def faulty(fault, name, numbers, reduction, dtypes, rng):
-    """The operation of this name with such a fault, or None if it cannot have it."""
+    """The operation of this name with such a fault, or None if the fault does not apply."""
     later = dataclasses.replace(numbers, drawn=(numbers.drawn[0] + 1, *numbers.drawn[1:]))
     if fault == "operation":
         others = [
@@ -468,13 +468,13 @@ def faulty(fault, name, numbers, reduction, dtypes, rng):
 
 
 def is_seen(fault, name, numbers):
-    """Whether others depend on what is wrong, for an operation on more than one rank."""
-    if name == "pvary":  # says nothing to anybody
+    """Whether other ranks depend on the wrong part, in an operation on more than one rank."""
+    if name == "pvary":  # pvary communicates nothing
         return fault == "operation"
-    if name == "sendrecv":  # who only receives may leave it; nobody else knows of a tag
+    if name == "sendrecv":  # a pure receiver may drop the call; only its rank knows a tag
         is_ring, meets_others = numbers.drawn[2] % 2 == 0, numbers.step() != 0
         return fault == "operation" or (meets_others and (is_ring or fault != "dropped"))
-    if fault == "size" and name.endswith("v"):  # twice nothing is nothing
+    if fault == "size" and name.endswith("v"):  # twice zero rows is zero rows
         a, b, c, _ = (drawn % 3 for drawn in numbers.drawn)
         return (a == b == 0 != c) if name == "alltoallv" else a != 0 == b
     return True
@@ -501,7 +501,7 @@ def _with_other_arrays(operation, fault):
 
 
 def modulo(x, xp):
-    """Whole numbers from 0 to 4, so that nothing that follows is rounded."""
+    """Integers from 0 to 4, so that nothing that follows is rounded."""
     kind = cases.kind_of(str(x.dtype))
     if kind in ("bool", "float8"):
         return x
@@ -512,7 +512,7 @@ def modulo(x, xp):
 
 
 def added(x, y, xp):
-    """The sum, or of booleans and eight-bit floats one that there is."""
+    """The sum, or for booleans and eight-bit floats an operation that exists for them."""
     kind = cases.kind_of(str(x.dtype))
     if kind == "bool":
         return xp.logical_xor(x, y)
@@ -520,5 +520,5 @@ def added(x, y, xp):
 
 
 def stacked(values, rows, xp):
-    """Rows of different values; also without rows it depends on one of them."""
+    """Rows of different values; even an array without rows depends on one of the values."""
     return xp.stack([values[i % len(values)] for i in range(max(rows, 1))])[:rows]

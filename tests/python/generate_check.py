@@ -22,7 +22,7 @@ def make(seed, space, is_linear):
 
 
 def function(program):
-    """(arguments, here) to results, for the way in which the program is run."""
+    """Compute results from (arguments, here), in the way in which the program is run."""
 
     def run(banks, here):
         return program.run(banks, here)
@@ -45,7 +45,7 @@ def function(program):
 
 
 def weights(program, results, seed):
-    """Cotangents of the results of all ranks: small whole numbers, zero for the token."""
+    """Cotangents of the results of all ranks: small integers, zero for the token."""
     rng = np.random.default_rng([program.seed, seed])
     return [
         (*jax.tree.map(lambda y: rng.integers(0, 3, y.shape).astype(y.dtype), r[:2]), np.float32(0))
@@ -54,7 +54,7 @@ def weights(program, results, seed):
 
 
 def columns(program, space):
-    """Banks of all ranks that have, behind each element, its row of the unit matrix."""
+    """Banks of all ranks, with an axis behind: each element's row of the unit matrix."""
     sizes = [int(np.prod(kind.shape)) for kind in program.kinds]
     n_columns = space.n_ranks * generate_statements.SLOTS * sum(sizes)
     unit, at = np.eye(n_columns), 0
@@ -117,13 +117,13 @@ def problem(program, space):
 
 
 def compare(program, got, want):
-    """Equal numbers; of derivatives, whose numbers may be large, up to rounding."""
+    """Compare numbers: exactly, or up to rounding for derivatives, whose numbers may be large."""
     got, want = jax.tree.leaves(got), jax.tree.leaves(want)
     assert len(got) == len(want), f"{len(got)} results, expected {len(want)}\n{program}"
     for i, (g, w) in enumerate(zip(got, want, strict=True)):
         g, w = np.asarray(g), np.asarray(w)
         assert g.shape == w.shape, f"result {i}: shape {g.shape}, expected {w.shape}\n{program}"
-        if program.is_linear:  # sums of numbers that are not negative: no cancellation
+        if program.is_linear:  # sums of nonnegative numbers: no cancellation
             is_same = np.allclose(g, w, rtol=1e-5 if g.dtype.itemsize < 8 else 1e-6, atol=0)
         else:
             assert g.dtype == w.dtype, f"result {i}: {g.dtype}, expected {w.dtype}\n{program}"
@@ -149,7 +149,7 @@ def on_process(program, space, comms, rank):
 
 
 def with_fault(seed, space, comms, rank):
-    """A plain program in which one rank does something else: every rank must say so."""
+    """Run a plain program in which one rank does something else: every rank must raise."""
     generator = generate.Generator(seed, space, is_plain=True)
     program, plant = generator.program(("eager",)), generator.plant()
     banks = jax.tree.map(jnp.asarray, program.inputs(space.n_ranks)[rank])
@@ -164,9 +164,9 @@ def with_fault(seed, space, comms, rank):
 
 
 def altered(seed, space, comms, rank):
-    """How a program in which one rank does something else at one place ends on this rank.
+    """How a program ends on this rank if one rank does something else at one place.
 
-    "right" if its results are those without; the name of an error; or what else it was.
+    "right" if its results are those without the fault; the name of an error; or another text.
     """
     generator = generate.Generator(seed, space)
     program, plant = generator.program(VALUES), generator.alteration()
@@ -181,7 +181,7 @@ def altered(seed, space, comms, rank):
         with plait.errors():
             banks = jax.tree.map(jnp.asarray, args[rank])
             got = plait.block(f(banks, jnp.int32(program.flag)))
-            for comm in comms.values():  # nobody leaves with an operation too few
+            for comm in comms.values():  # no rank leaves with an operation too few
                 plait.barrier(comm=comm)
         compare(program, got, want[rank])
         return "right"
@@ -193,7 +193,7 @@ def altered(seed, space, comms, rank):
 
 
 def judge_altered(ends):
-    """Every rank says that something is wrong, or nothing was."""
+    """Either every rank raises an error of plait, or every rank has right results."""
     errors = {"MismatchError", "TruncationError", "PeerError", "CommError", "TimeoutError"}
     are_right = [end == "right" for end in ends]
     assert all(are_right) or set(ends) <= errors, "\n".join(map(str, enumerate(ends)))

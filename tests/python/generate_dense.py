@@ -1,7 +1,7 @@
 """Steps of generated programs that are dense linear algebra; see generate_mesh.py.
 
-Each makes a well-conditioned matrix of an array of any numbers, whose eigenvalues, or singular
-values, differ, so that what comes of it is a smooth function with one value.
+Each step turns an array of any numbers into a well-conditioned matrix with distinct eigenvalues,
+or singular values, so that its results are smooth functions with one value.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ NONE = ()
 
 @dataclasses.dataclass(frozen=True)
 class _Ours:
-    """By plait; each call is told how its matrix is split, if there is a mesh to tell."""
+    """Steps by plait; each call gets the split of its matrix, if there is a mesh."""
 
     mesh: Any
 
@@ -57,7 +57,7 @@ class _Ours:
 
 
 class _Alone:
-    """By jax.numpy."""
+    """Steps by jax.numpy."""
 
     def total(self, x, _spec):
         return jnp.sum(x)
@@ -91,12 +91,12 @@ class _Alone:
 
 
 def _bounded(x, spec, by):
-    """The array with a norm below 1."""
+    """The array, scaled to a norm below 1."""
     return x / jnp.sqrt(1 + by.total(jnp.real(x * jnp.conj(x)), spec)).astype(x.dtype)
 
 
 def _definite(program):
-    """Of an array: a positive definite matrix with different eigenvalues; and its split."""
+    """Turn an array into a positive definite matrix with distinct eigenvalues; and its split."""
     spec = program.spec
     n = program.shape[0]
     diagonal = np.diag(1 + np.arange(n) / n).astype(program.dtype)
@@ -109,7 +109,7 @@ def _definite(program):
 
 
 def _different(program):
-    """Of an array: a matrix of its shape, with different singular values, none small."""
+    """Turn an array into a matrix of its shape with distinct singular values, none small."""
     spec = program.spec
     m, n = program.shape
     u, _, vh = np.linalg.svd(program.rng.standard_normal((m, n)), full_matrices=False)
@@ -123,7 +123,7 @@ def _different(program):
 
 
 def _step(program, where, text, function, shape=None, spec=None, is_real=False):
-    """The text, and the function of an array by plait and alone; what the array is afterwards."""
+    """The text and the function, by plait and alone; the program notes the type of the result."""
     ours, alone = _Ours(program.mesh if where else None), _Alone()
     program.shape = program.shape if shape is None else shape
     program.spec = program.spec if spec is None else spec

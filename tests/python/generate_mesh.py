@@ -1,9 +1,10 @@
-"""Random programs of global arrays, and the same on one device by jax.numpy.
+"""Random programs of global arrays, each compared with jax.numpy on one device.
 
-A program is a mesh with axes of one type, an array that is split over it somehow, and some steps,
-each from an array that is there already to a new one, a few of them inside a loop, a branch, a
-checkpoint or vmap. It runs call by call or as one program; what no step reads, and both derivatives
-of it, are compared. Of several processes, each runs the same programs; a mesh has all devices.
+A program is a mesh with axes of one type, an array that is split over the mesh in some way, and
+some steps. Each step makes a new array of an existing array; a few run inside a loop, a branch, a
+checkpoint or vmap. The program runs call by call or as one program. The arrays that no step reads,
+and both their derivatives, are compared. Several processes run the same programs; a mesh then has
+all devices.
 """
 
 import contextlib
@@ -27,17 +28,17 @@ MOST = {1: 20, 2: 8, 3: 5, 4: 3}  # elements of a part along an axis, by the num
 DTYPES = ("float32", "float64", "complex64", "complex128")
 WAVES = {"dctn": "dct", "dstn": "dst", "idctn": "idct", "idstn": "idst"}
 MOST_STEPS = 6
-ROUNDINGS = 5000  # of the dtype, that values and derivatives may be apart, relative to the norm
+ROUNDINGS = 5000  # of the dtype: allowed error of values and derivatives, relative to the norm
 
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """From one array to a new one: by plait, and by jax.numpy."""
+    """Makes a new array of an array: by plait, and by jax.numpy."""
 
     text: str
     ours: Callable
     alone: Callable
-    operand: int = 0  # 0 for the first array, i for what the i-th step gave
+    operand: int = 0  # 0 for the first array, i for the result of the i-th step
 
 
 def _loop(f):
@@ -52,7 +53,7 @@ def _batch(f):
     return lambda x: jax.vmap(f)(jnp.stack([x, -x, x * 2]))[2] * 0.5
 
 
-# What a step may be inside of, and whether it has to keep the array's type.
+# What may enclose a step, and whether the step has to keep the array's type.
 WAYS = {
     "scan": (_loop, True),
     "cond": (_branch, True),
@@ -62,7 +63,7 @@ WAYS = {
 
 
 def _sizes():
-    """The meshes there can be: of several processes, those that leave none out."""
+    """The possible meshes: with several processes, only meshes of all devices."""
     n = jax.device_count()
     if jax.process_count() == 1:
         return [sizes for sizes in MESHES if np.prod(sizes) <= n]
@@ -70,7 +71,7 @@ def _sizes():
 
 
 class Program:
-    """The program of a seed; shape, dtype and spec are those of the array a step is drawn for."""
+    """The program of a seed; shape, dtype and spec describe the operand of the next step."""
 
     def __init__(self, seed):
         self.rng = np.random.default_rng(seed)
@@ -108,7 +109,7 @@ class Program:
         return int(np.prod([self.mesh.shape[name] for name in names]))
 
     def _any_spec(self, ndim, shape=None):
-        """Mesh axes for array axes, which they divide if a shape is given."""
+        """Mesh axes for array axes; the mesh axes divide a given shape."""
         found = [[] for _ in range(ndim)]
         for name in self.rng.permutation(self.mesh.axis_names):
             at = int(self.rng.integers(ndim))
@@ -118,7 +119,7 @@ class Program:
         return tuple(map(tuple, found))
 
     def _where(self, is_inside):
-        """What tells a call how its operand is split, if it has to be told, and at times else."""
+        """Keywords for the operand's split: if the call needs them, and at times otherwise."""
         has_to = not self.is_explicit and (self.is_compiled or is_inside)
         if has_to or self.rng.random() < 0.4:
             return {"mesh": self.mesh, "spec": to_partition_spec(self.spec)}
@@ -129,7 +130,7 @@ class Program:
         return tuple(int(a) for a in self.rng.permutation(len(self.shape))[:n])
 
     def _add(self):
-        """One step more, or none, where what was drawn cannot be."""
+        """Add a step, or none if the drawn step is impossible."""
         way = list(WAYS)[self.rng.integers(len(WAYS))] if self.rng.random() < 0.3 else ""
         operand = len(self.steps)
         if self.rng.random() < 0.3:
@@ -145,7 +146,7 @@ class Program:
             self.steps.append(dataclasses.replace(step, operand=operand))
             self.arrays.append((self.shape, self.dtype, self.spec))
 
-    # ---- steps: what changes of the array, and the functions
+    # ---- steps: they change the type of the array, and return the functions
 
     def _redistribute(self, where):
         self.spec = self._any_spec(len(self.shape), self.shape)
@@ -201,7 +202,7 @@ class Program:
         return Step(text, lambda x: ours(x, kind, axes=axes, norm=norm, **where), alone)
 
     def _fold(self, where):
-        """Ghost cells and back: each cell as often as it was there."""
+        """Ghost cells there and back: each cell, times its number of copies."""
         a = int(self.rng.integers(len(self.shape)))
         before, after = (int(n) for n in self.rng.integers(0, 3, 2))
         width = [(before, after) if i == a else 0 for i in range(len(self.shape))]
@@ -236,7 +237,7 @@ class Program:
         )
 
     def _solve(self, where):
-        """With a matrix that is on no mesh."""
+        """Solve with a matrix that is on no mesh."""
         n = self.shape[0]
         if len(self.shape) > 2 or (where and self.is_compiled):
             return None
@@ -255,7 +256,7 @@ class Program:
         return Step(*makers[self.rng.integers(len(makers))](self, where))
 
     def _sum_of_xla(self, _where):
-        """Its collective is in no order with plait's."""
+        """The collective of this sum has no order with those of plait."""
         n = int(np.prod(self.shape))
         return Step("minus half of XLA's mean", *[lambda x: x - 0.5 * jnp.sum(x) / n] * 2)
 
@@ -291,7 +292,7 @@ class Program:
         return meshes.random(shape, dtype, int(self.rng.integers(2**31)))
 
     def check(self):
-        """Values, reverse and forward derivatives are those of one device."""
+        """Values, reverse and forward derivatives agree with those on one device."""
         shape, dtype, spec = self.first
         a, t = self._random(shape, dtype), self._random(shape, dtype)
         x, tangent = (spread.put(v, self.mesh, to_partition_spec(spec)) for v in (a, t))
@@ -339,7 +340,7 @@ ANYWHERE = (Program._sum_of_xla, Program._elementwise, Program._real, Program._t
 
 
 def check(seed):
-    """Runs the program of a seed; an error of it comes with its text."""
+    """Run the program of a seed; any error shows the program's text."""
     program = Program(seed)
     try:
         program.check()

@@ -1,9 +1,9 @@
 """Small random programs that mix the ways in which plait orders operations.
 
 `Dispatched` is a sequence of calls, each of them eager, under plait.jit or under jax.jit, by effect
-or by token: functions that are compiled once, so that thousands of programs are cheap. All
-messages have one size, and every call has numbers of its own: a message that reaches another
-call shows. `Compiled` is one function, whose operations tell by their sizes when they ran.
+or by token. Its functions are compiled once, so that thousands of programs are cheap. All messages
+have one size, and every call has numbers of its own: a message that reaches another call shows.
+`Compiled` is one function; its operations have different sizes, which show in what order they ran.
 """
 
 import functools
@@ -57,7 +57,7 @@ def _scan(x, comm, rank, n, token):
 
 
 def _threaded(result, token):
-    """Result and next token, None without."""
+    """The result and the next token; the token is None without `token`."""
     return result if token else (result, None)
 
 
@@ -75,7 +75,7 @@ OPERATIONS = {
 
 WAYS = ("eager", "plait.jit", "jax.jit")
 WRAP = {"eager": lambda f: f, "plait.jit": plait.jit, "jax.jit": jax.jit}
-# What a function under plait.jit may do: operations by effect and by token.
+# Operations of a function under plait.jit, by effect and by token.
 MIXTURES = [
     (("allreduce", True), ("send, recv", False), ("allreduce", False)),
     (("permute", False), ("permute", True), ("bcast", False)),
@@ -93,7 +93,7 @@ class Dispatched:
 
     @functools.cache  # noqa: B019 - lives as long as the tests
     def function(self, way, comm, steps):
-        """(array, token) to the results of these operations and the next token."""
+        """Compute the results of these operations and the next token from (array, token)."""
         comm = self.comms[comm]
 
         def f(x, token):
@@ -108,7 +108,7 @@ class Dispatched:
         return WRAP[way](f)
 
     def run(self, seed, n_calls=8):
-        """Runs the program of a seed and compares all results at its end."""
+        """Run the program of a seed and compare all results at its end."""
         rng = random.Random(seed)
         results, wants, said = [], [], []
         for _ in range(n_calls):
@@ -133,7 +133,7 @@ class Dispatched:
 
 
 class Compiled:
-    """A function of this process alone, in which the sizes of operations are their numbers."""
+    """A function of this process alone; each operation has its number as size."""
 
     def __init__(self, seed):
         self.rng, self.mark = random.Random(seed), 0
@@ -141,7 +141,7 @@ class Compiled:
         self.seed, self.steps = seed, self.block(2)
 
     def block(self, depth):
-        """Some operations, some of them in control flow: (name, mark or block)."""
+        """Some operations, some inside control flow: (name, mark or block)."""
         steps = []
         for _ in range(self.rng.randint(2, 4)):
             names = ("effect", "token", "effect", "token", "jit", "plait.jit", "scan", "remat")
@@ -177,7 +177,7 @@ class Compiled:
         return jnp.broadcast_to(y[0, :1], (mark,))
 
     def marks(self, steps, name=None):
-        """The numbers in the order of the program, of both kinds or one."""
+        """The numbers in program order, of one kind of operation or both."""
         found = []
         for kind, what in steps:
             if kind in ("effect", "token"):
@@ -187,7 +187,7 @@ class Compiled:
         return found
 
     def run(self):
-        """Runs it twice and compares the order, from the log of the C core."""
+        """Run the function twice and compare the order with the log of the C core."""
         wrap = {"plait.jit": plait.jit, "jax.jit": jax.jit}[self.way]
         options = {"compiler_options": generate.QUICK}
         f = wrap(lambda x, token: self.body(self.steps, x, token), **options)
@@ -198,7 +198,7 @@ class Compiled:
         lines = _core.trace()
         _core.trace_start(False)
         ran = [int(line.split("[")[1].split("]")[0]) for line in lines]
-        # Only a region orders the two kinds among each other.
+        # Only a region orders the two kinds relative to each other.
         for name in (None,) if self.way == "plait.jit" else ("effect", "token"):
             kind = set(self.marks(self.steps, name))
             want = self.marks(self.steps, name)

@@ -1,4 +1,4 @@
-"""Where generated programs run: ranks, their communicators, and what one rank is told."""
+"""The ranks and communicators of generated programs, and what one rank is told."""
 
 import dataclasses
 from typing import Any
@@ -13,8 +13,8 @@ import plait
 class Space:
     """Where programs run.
 
-    groups: of each communicator, the ranks of the world in each of its groups, in their order.
-    topologies: "ring" or "line" of the communicators that have one.
+    groups: for each communicator, its groups of ranks of the world, each in the group's order.
+    topologies: "ring" or "line" for the communicators that have a topology.
     is_manual: the ranks are devices of a manual region.
     """
 
@@ -42,7 +42,7 @@ class Space:
 
 
 def communicators(world):
-    """What the names of `Space.of_processes` mean; all ranks make them before any uses them."""
+    """The communicators of `Space.of_processes` by name; all ranks make all before any use."""
     made = {
         "world": world,
         "copy": world.Dup(),
@@ -58,9 +58,9 @@ def communicators(world):
 
 @dataclasses.dataclass(frozen=True)
 class Plant:
-    """A fault: the statement with this serial number is, on one rank, something else.
+    """A fault: on one rank, the statement with this serial number is replaced.
 
-    operation: instead of a collective operation. fault: its name.
+    operation: replaces a collective operation. fault: its name.
     """
 
     serial: int
@@ -72,8 +72,8 @@ class Plant:
 class Here:
     """The rank that a program runs on. rank None: a device of a manual region.
 
-    flag: an integer, equal on all ranks, that the program is given when it runs.
-    plant: a statement that this rank, other than the rest, replaces.
+    flag: an integer, equal on all ranks, that the program gets when it runs.
+    plant: a statement that this rank alone replaces.
     """
 
     space: Space
@@ -91,11 +91,11 @@ class Here:
         return self.comms[name], group.index(self.rank), len(group)
 
     def fault(self, serial):
-        """What is wrong with the statement on this rank: a name, None if nothing is."""
+        """The name of the fault that the statement has on this rank, None without a fault."""
         return self.plant.fault if self.plant and self.plant.serial == serial else None
 
     def number(self):
-        """This rank's number, for arithmetic."""
+        """This rank's number, usable in arithmetic."""
         if self.rank is None:
             return jax.lax.axis_index(("a", "b"))
         return self.rank

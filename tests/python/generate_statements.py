@@ -1,8 +1,8 @@
-"""What a generated program is made of: communication, arithmetic, and control flow around it.
+"""The statements of a generated program: communication, arithmetic, and control flow around them.
 
-Each has `run`, from the state of this rank to the next one and what is given out, and `want`, the
-same from the states of all ranks, to one list for each rank. A state's `banks` are tuples of
-`SLOTS` arrays each.
+Each statement has `run`, which maps the state of this rank to the next state and the values
+returned, and `want`, which does so for the states of all ranks and returns one list of values for
+each rank. The `banks` of a state are tuples of `SLOTS` arrays each.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ SLOTS = 3
 
 
 def replaced(state, bank, slot, value):
-    """The state with another array in one place."""
+    """The state with one array replaced."""
     banks = list(state["banks"])
     banks[bank] = (*banks[bank][:slot], value, *banks[bank][slot + 1 :])
     return state | {"banks": tuple(banks)}
@@ -39,7 +39,7 @@ def operand(values, slot, rows, xp):
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """An operation on arrays of some banks; what comes replaces one of each."""
+    """An operation on arrays of some banks; its result replaces one array of each bank."""
 
     serial: int
     operation: calls.Operation
@@ -54,7 +54,7 @@ class Call:
         return f"#{self.serial} {self.operation.text} on {self.comm}, {self.banks}, {mode}"
 
     def _kept(self, old, y, xp, depend):
-        """A row of the result, if it has any, as the next value."""
+        """The next value: a row of the result, if the result has rows."""
         if self.operation.value is None:
             return old
         y = self.operation.value(y)
@@ -103,13 +103,13 @@ class Call:
 
 
 def _tied(value, ignored):
-    """Without it the adjoint would run on those ranks only that got any rows."""
+    """Tie to unused rows: else the adjoint would run only on the ranks that got rows."""
     return plait.depend(value, ignored) if jnp.issubdtype(value.dtype, jnp.inexact) else value
 
 
 @dataclasses.dataclass(frozen=True)
 class Messages:
-    """Sends and receives, one pair of ranks after the other; an array of a bank each."""
+    """Sends and receives, one pair of ranks after the other, with arrays of one bank."""
 
     serial: int
     comm: str
@@ -170,7 +170,7 @@ class Messages:
 
 @dataclasses.dataclass(frozen=True)
 class Barrier:
-    """All ranks of a group meet."""
+    """A barrier of all ranks of a group."""
 
     serial: int
     comm: str
@@ -262,7 +262,7 @@ class Block:
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """The same block several times: by "scan", which stacks what is given out, or "while"."""
+    """A block, repeated by "scan", which stacks the values returned, or by "while"."""
 
     name: str
     trips: int
@@ -297,7 +297,7 @@ class Loop:
 
 @dataclasses.dataclass(frozen=True)
 class Branch:
-    """One of two blocks, by the flag that all ranks have in common."""
+    """One of two blocks, chosen by the flag, which is equal on all ranks."""
 
     limit: int
     blocks: tuple[Block, Block]
@@ -334,7 +334,7 @@ class Nested:
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """A block under vmap over the state and one with the slots turned; one of the two goes on."""
+    """A block under vmap over the state and its copy with turned slots; one of both goes on."""
 
     axes: tuple[int, ...]
     chosen: int

@@ -1,4 +1,4 @@
-"""Cases whose operations are only started when they are called."""
+"""Cases whose operations are started when they are called, and waited for later."""
 
 import contextlib
 
@@ -30,7 +30,7 @@ def started():
 
 
 def all_of(chosen, xs, comm):
-    """Starts every case, computes, calls one more, and waits in reverse order."""
+    """Start every case, compute, call another operation, and wait in reverse order."""
     with started():
         handles = {name: chosen[name][0].call(x, comm) for name, x in xs.items()}
     plait.barrier(comm=comm)
@@ -39,5 +39,5 @@ def all_of(chosen, xs, comm):
 
 
 def plain(chosen, xs, comm):
-    """The operations themselves."""
+    """The operations called as usual."""
     return {name: chosen[name][0].call(x, comm) for name, x in xs.items()}

@@ -1,4 +1,4 @@
-"""JAXMg's example of several processes: on a grid of 2 x 1 devices, one of each process."""
+"""JAXMg's example of several processes: a grid of 2 x 1 devices, one of each process."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ WHOLE = P(None, None)
 
 
 def create_2d_mesh():
-    """A row for each process, as the example has it."""
+    """A row for each process, as in the example."""
     of_process = {}
     for device in jax.devices():
         of_process.setdefault(device.process_index, []).append(device)

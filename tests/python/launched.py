@@ -1,4 +1,4 @@
-"""For test sessions whose ranks each run every test: how they begin and end."""
+"""Begin and end of test sessions in which every rank runs every test."""
 
 import os
 import time
@@ -11,7 +11,7 @@ OTHERS_S = 90
 
 
 def start():
-    """JAX over the same ranks as MPI, all on one device or each on one of its own."""
+    """Start JAX over the same ranks as MPI, with one shared device or one device for each rank."""
     if IS_LAUNCHED:
         each_has_one = platforms.CHOSEN == "cpu" or platforms.HAS_OWN
         jax.distributed.initialize(
@@ -22,7 +22,7 @@ def start():
 
 
 def as_the_first(value):
-    """What the first rank says, which all go by."""
+    """The first rank's value, which all ranks use."""
     if not IS_LAUNCHED:
         return value
     from mpi4py import MPI
@@ -31,7 +31,7 @@ def as_the_first(value):
 
 
 def wait_for_others():
-    """A rank that leaves with failures ends the job: others may still have results to write."""
+    """Wait: a rank that leaves with failures ends the job, and others may have results to write."""
     if IS_LAUNCHED:
         from mpi4py import MPI
 

@@ -1,7 +1,7 @@
 """Ten thousand calls, of all families of operations, leave nothing behind.
 
 Run by tests/python/mpi/test_leaks_mpi.py in its own ranks, and by tests/python/test_leaks.py in
-ranks that have messages only.
+ranks that reach each other by messages only.
 """
 
 import gc
@@ -15,7 +15,7 @@ import plait
 from plait import _args, _core, _eager
 
 N_CALLS = 10000
-# A leak of a kilobyte a call would be 10 MB; the rest is the slack of the allocators.
+# A leak of a kilobyte per call would be 10 MB; 3 MiB are the slack of the allocators.
 MAX_GROWTH_BYTES = 3 << 20
 
 
@@ -71,7 +71,7 @@ def operations(world, mpi):
 
 
 def n_remembered():
-    """Programs that eager calls have come to."""
+    """Number of programs that eager calls remember."""
     functions = [f for f in vars(plait).values() if hasattr(f, "__wrapped__")]
     notes = [inspect.getclosurevars(f).nonlocals.get("programs") for f in functions]
     notes = [programs for programs in notes if isinstance(programs, dict)]
@@ -80,7 +80,7 @@ def n_remembered():
 
 
 class State:
-    """What a process holds: resident bytes, open files, and what plait has of everything."""
+    """Resources of a process: resident bytes, open files, and counts of plait's objects."""
 
     def __init__(self, world):
         world.Barrier()
@@ -95,7 +95,7 @@ class State:
 
     @classmethod
     def settled(cls, world, like=None):
-        """The state once what was sent has arrived; at most some seconds later."""
+        """The state once all sent messages have arrived; waits at most some seconds."""
         state = cls(world)
         for _ in range(50):
             is_settled = like is None or state.allocations <= like.allocations
@@ -108,7 +108,7 @@ class State:
 
 
 def check(world, mpi, way):
-    """Raises if 10 000 calls of this way, "eager" or "jitted", leave anything behind."""
+    """Raise if 10 000 calls of this way, "eager" or "jitted", leave anything behind."""
     calls = list(operations(world, mpi).values())
     n_rounds = N_CALLS // len(calls)
     program = plait.jit(lambda: [call() for call in calls])
@@ -131,18 +131,18 @@ def check(world, mpi, way):
 
 
 N_COMMS = 30
-# Of each communicator what a message about it needs stays.
+# Each communicator leaves what a message about it needs.
 MAX_LEFT = 5
 
 
 def n_segments():
-    """Shared memory of plait that is mapped here."""
+    """Number of plait's shared memory segments mapped here."""
     with open("/proc/self/maps") as maps:
         return sum("plait-segment" in line for line in maps)
 
 
 def check_communicators(world, mpi, frees):
-    """Raises if communicators that "plait" or "MPI" frees leave anything behind."""
+    """Raise if communicators that "plait" or "MPI" frees leave anything behind."""
     x = jnp.ones(3)
 
     def make_and_free(n):

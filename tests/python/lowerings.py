@@ -23,7 +23,7 @@ SPLIT = P("a")
 
 
 def by_token(f):
-    """The same by an explicit token, which another operation passes on."""
+    """The same function by an explicit token, which another operation passes on."""
 
     def call(x):
         y, token = f(x, token=plait.create_token())
@@ -33,30 +33,30 @@ def by_token(f):
 
 
 def in_region(f):
-    """On each of two devices."""
+    """The function on each of two devices."""
     return jax.shard_map(f, mesh=MESH, in_specs=P("a"), out_specs=P("a"), check_vma=False)
 
 
 def transfers(x, token=None):
-    """A message of this rank to itself, by two calls that derivatives lead through."""
+    """A message of this rank to itself, by two calls that derivatives go through."""
     first = plait.create_token() if token is None else token
     y, last = plait.recv(x, 0, token=plait.send(x, 0, token=first))
     return plait.depend(y, last) if token is None else (y, last)
 
 
 def with_barrier(x, **token):
-    """A barrier before an operation, since it has no result of its own."""
+    """A barrier before an operation, because the barrier has no result of its own."""
     after = plait.barrier(**token)
     return plait.allreduce(x, plait.SUM, **({"token": after} if token else {}))
 
 
 def in_halves(f, *args):
-    """The operation, started and waited for."""
+    """The operation, started and then waited for."""
     return lambda x: plait.wait(plait.start(f, x, *args), after=x)
 
 
 def transfers_in_halves(x):
-    """A message to itself, a barrier, and both halves of a message at once."""
+    """A message to itself, a barrier, and a sendrecv, each started and waited for."""
     here = plait.start(plait.recv, x, 0)
     there = plait.start(plait.send, x, 0)
     plait.wait(plait.start(plait.barrier))
@@ -66,7 +66,7 @@ def transfers_in_halves(x):
 
 
 def on_axis(f):
-    """Of the devices of the mesh."""
+    """The operation on the mesh axis."""
     return lambda x, **token: f(x, comm="a", **token)
 
 
@@ -128,7 +128,7 @@ DENSE = {
 
 
 def tall(x):
-    """Both ways of it: with Q, and without."""
+    """Both modes: with Q, and without."""
     return plait.linalg.qr(x, spec=SPLIT), plait.linalg.qr(x, spec=SPLIT, mode="r")
 
 
@@ -138,7 +138,7 @@ def scalar(f):
 
 
 def variants(f):
-    """The program and what JAX makes of it."""
+    """The program, and its transforms by JAX."""
     yield "", f
     yield "grad of ", jax.grad(scalar(f))
     yield "grad of grad of ", jax.grad(scalar(jax.grad(scalar(f))))
@@ -174,12 +174,12 @@ def lowered(f, x, platform):
 
 
 def targets(text):
-    """The handlers that it calls."""
+    """The handlers that the program calls."""
     return sorted(set(re.findall(r"custom_call @(plait_\w+)", text)))
 
 
 def calls(text):
-    """The calls of plait alone, without the names of values, which count what is between them."""
+    """Plait's calls alone, without the names of values, which count the operations between."""
     return [re.sub(r"%\w+(#\d+)?", "%", line) for line in text.splitlines() if "@plait_" in line]
 
 
@@ -188,7 +188,7 @@ VALUE = re.compile(r"%\d+(?:#\d+)?|%\w+")
 
 
 def barriers_of(function):
-    """What a barrier's results are without it, by name."""
+    """By name of a barrier's result: the value that passes through the barrier."""
     same = {}
     for line in function.splitlines():
         if found := BARRIER.match(line):
@@ -199,7 +199,7 @@ def barriers_of(function):
 
 
 def without_barriers(text):
-    """The program without those around calls, of which CUDA has some; values as they come."""
+    """The program without barriers around calls, which CUDA adds; values numbered in order."""
     functions = []
     for function in text.split("func.func"):
         same, numbers = barriers_of(function), {}
@@ -217,7 +217,7 @@ CALL = re.compile(r"@plait_\w+\((.*?)\) .* : \((.*)\) -> ")
 
 
 def stand_alone(text):
-    """Whether all operands of calls, but tokens, come from barriers."""
+    """Whether all operands of calls, except tokens, come from barriers."""
     for function in text.split("func.func"):
         made = [found[1] for line in function.splitlines() if (found := BARRIER.match(line))]
         for values, types in CALL.findall(function):
@@ -228,7 +228,7 @@ def stand_alone(text):
 
 
 def compare(f, x, part=without_barriers):
-    """What the program calls, and whether part of it is as on CUDA; or why it is refused there."""
+    """The program's calls, and whether `part` is as on CUDA; or why CUDA refuses the program."""
     on_cpu = lowered(f, x, "cpu")
     try:
         on_cuda = lowered(f, x, "cuda")
@@ -239,10 +239,10 @@ def compare(f, x, part=without_barriers):
 
 
 def main():
-    """With "few": one program of each kind, for what is refused."""
+    """With "few": every seventh program, for the refusals."""
     chosen = list(programs())[:: 7 if sys.argv[1:] == ["few"] else 1]
     found = {name: compare(f, x) for name, f, x in chosen}
-    # JAX makes permutations of pivots in another way on CUDA
+    # JAX makes permutations of pivots differently on CUDA
     found |= {name: compare(f, meshes.put(jnp.eye(4), ONE), calls) for name, f in DENSE.items()}
     found["tall qr"] = compare(tall, meshes.put(jnp.ones((4000, 8)), MESH, SPLIT), calls)
     print(json.dumps(found))

@@ -1,4 +1,4 @@
-"""Matrices for the tests of plait.linalg, and how wrong an answer may be."""
+"""Matrices for the tests of plait.linalg, and bounds for errors."""
 
 import ctypes
 
@@ -37,7 +37,7 @@ def orthogonal(n, dtype="float64", seed=0):
 
 
 def definite(n, dtype="float64", cond=10.0, seed=0):
-    """A Hermitian positive definite matrix with this condition, exactly Hermitian."""
+    """A Hermitian positive definite matrix with this condition number, exactly Hermitian."""
     q = orthogonal(n, dtype, seed)
     w = np.geomspace(1.0, 1.0 / cond, n) if n > 1 else np.ones(n)
     a = (q * w) @ q.conj().T
@@ -45,7 +45,7 @@ def definite(n, dtype="float64", cond=10.0, seed=0):
 
 
 def norm(a):
-    """Frobenius, in double precision."""
+    """The Frobenius norm, in double precision."""
     return np.linalg.norm(np.asarray(a).astype(np.result_type(np.asarray(a).dtype, "float64")))
 
 
@@ -83,7 +83,7 @@ def check_orthonormal(q, what=""):
 
 
 def choose_two_stages(request):
-    """Few eigenvectors, or none, come by way of a band in this test, as of larger matrices."""
+    """For this test, compute few eigenvectors, or none, through a band, as for larger matrices."""
     choose = _core.lib.plait_band_choose
     choose.argtypes, choose.restype = [ctypes.c_int64], None
     choose(0)

@@ -7,12 +7,12 @@ from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 NAMES = "abcd"
-# A jax.shard_map with operands without elements ends the process (docs/architecture.md).
+# A jax.shard_map over operands without elements ends the process (docs/architecture.md).
 ENDS_OVER_EMPTY = jax.__version__ == "0.11.2"
 
 
 def make(shape, kind=AxisType.Auto, order=None):
-    """A mesh of the first devices, in order, or in another one of as many."""
+    """A mesh of the first devices, in order or in the given order."""
     shape = platforms.fit(shape)
     n = int(np.prod(shape))
     devices = np.array(jax.devices())[range(n) if order is None else order].reshape(shape)
@@ -46,7 +46,7 @@ COLLECTIVES = ("all-reduce", "all-gather", "all-to-all", "collective-permute", "
 
 
 def xla_collectives(f, *args):
-    """The collectives of XLA's own in the compiled program; there should be none."""
+    """XLA's own collectives in the compiled program; there should be none."""
     text = jax.jit(f).lower(*args).compile().as_text()
     return [name for name in COLLECTIVES if f" {name}(" in text or f" {name}-start(" in text]
 
@@ -57,7 +57,7 @@ def eps(dtype):
 
 
 def close(a, b):
-    """The same numbers, as a transform of so many rounds them."""
+    """The numbers agree, up to the rounding of a transform of this size."""
     a = np.asarray(a)
     assert a.shape == b.shape
     error = np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-300)
@@ -65,14 +65,14 @@ def close(a, b):
 
 
 def padded(a, dims, fill=np.nan):
-    """The array in one of these extents; what is behind its data is garbage."""
+    """The array, padded to these extents with garbage."""
     out = np.full(dims, fill, a.dtype)
     out[tuple(slice(n) for n in a.shape)] = a
     return out
 
 
 def rounded(shape, mesh, spec):
-    """Extents that the mesh divides."""
+    """The shape, rounded up to extents that the mesh divides."""
     names = [*spec, *[None] * (len(shape) - len(spec))]
     parts = [
         int(np.prod([mesh.shape[a] for a in ((n,) if isinstance(n, str) else n or ())]))
@@ -82,7 +82,7 @@ def rounded(shape, mesh, spec):
 
 
 def data(y, shape):
-    """The data of a padded array, whose padding is zero."""
+    """The data of a padded array; checks that the padding is zero."""
     rest = np.array(y)
     inside = tuple(slice(n) for n in shape)
     found = rest[inside].copy()

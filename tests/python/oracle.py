@@ -1,4 +1,4 @@
-"""What each operation means, in NumPy: one function each, all ranks' inputs at once."""
+"""The meaning of each operation in NumPy: one function each, on the inputs of all ranks at once."""
 
 import numpy as np
 import scipy.fft
@@ -19,7 +19,7 @@ _UFUNCS = {
 
 
 def allreduce(xs, op):
-    """The reduction in the order of ranks, on every rank."""
+    """The reduction in rank order, on every rank."""
     y = xs[0]
     if op.startswith("L"):
         y = y.astype(bool)
@@ -35,7 +35,7 @@ def reduce(xs, op, root):
 
 
 def identity(op, dtype):
-    """What a reduction of nothing is."""
+    """The reduction of no operands."""
     dtype = np.dtype(dtype)
     if op in ("MIN", "MAX") and dtype.kind in "iu":
         info = np.iinfo(dtype)
@@ -48,7 +48,7 @@ def identity(op, dtype):
 
 
 def scan(xs, op, exclusive=False, reverse=False):
-    """Rank r: the reduction over ranks 0..r, or without r; reverse: over those from r on."""
+    """Rank r: the reduction over ranks 0..r, exclusive without r; reverse: over ranks from r on."""
     if reverse:
         return scan(xs[::-1], op, exclusive)[::-1]
     ys = []
@@ -74,7 +74,7 @@ def reduce_scatter(xs, op, counts=None):
 
 
 def allgather(xs, counts=None):
-    """All arrays in the order of ranks: stacked, or with counts their rows joined."""
+    """All arrays in rank order: stacked, or with counts their rows joined."""
     return [_join(xs, counts)] * len(xs)
 
 
@@ -136,7 +136,7 @@ def send(xs):
 
 
 def recv(templates, sends, sources):
-    """What source sent; the template where there is none (None)."""
+    """The array that the source sent; the template where the source is None."""
     return [t if s is None else sends[s] for t, s in zip(templates, sources, strict=True)]
 
 
@@ -146,7 +146,7 @@ def sendrecv(sends, templates, sources):
 
 
 def exchange(sends, templates, sources):
-    """As `recv`, and who sent."""
+    """As `recv`, with the sources."""
     return list(zip(recv(templates, sends, sources), sources, strict=True))
 
 
@@ -166,12 +166,12 @@ def rfft(x, norm, axes, s=None):
 
 
 def irfft(x, norm, axes, s):
-    """NumPy's way back."""
+    """NumPy's inverse transform of a half spectrum."""
     return np.fft.irfftn(x, s, axes, norm)
 
 
 def frequencies(shape, axes, d, is_half, angular):
-    """Those of each axis, in the shape that broadcasts."""
+    """The frequencies along each axis, shaped to broadcast."""
     found = []
     for i, (a, step) in enumerate(zip(axes, d, strict=True)):
         f = np.fft.rfftfreq if is_half and i == len(axes) - 1 else np.fft.fftfreq
@@ -181,7 +181,7 @@ def frequencies(shape, axes, d, is_half, angular):
 
 
 def convolve(a, b, mode, axes):
-    """By the definition: the sum of a's copies, each moved and times an element of b."""
+    """By the definition: the sum of copies of a, each moved and scaled by an element of b."""
     axes = [i % a.ndim for i in axes]
     n = [a.shape[i] for i in axes]
     m = [b.shape[i] for i in axes]
@@ -208,7 +208,7 @@ def convolve(a, b, mode, axes):
 
 
 def dctn(x, *given, **named):
-    """SciPy's transform, and so the three that follow."""
+    """SciPy's transform, like the three functions that follow."""
     return scipy.fft.dctn(x, *given, **named)
 
 
@@ -225,7 +225,7 @@ def idstn(x, *given, **named):  # noqa: D103
 
 
 def _second_derivative(n, h, end):
-    """The matrix of n points, of functions that go on beyond them in this way."""
+    """The second derivative on n points, as a matrix; `end` says how functions continue beyond."""
     j, x = np.arange(n), (np.arange(n) + 0.5) / n
     if end == "periodic":
         k = 2 * np.pi * np.fft.fftfreq(n, h)
@@ -236,7 +236,7 @@ def _second_derivative(n, h, end):
 
 
 def poisson(f, spacing, axes, ends=None):
-    """By the matrix of the second derivative of each axis, dense."""
+    """By the dense matrix of the second derivative along each axis."""
     laplacian = 0
     n = [f.shape[a] for a in axes]
     ends = ends or ["periodic"] * len(n)
@@ -262,7 +262,7 @@ _PAD_MODES = {"periodic": "wrap", "zero": "constant", "edge": "edge", "reflect":
 
 
 def _halo_windows(x, parts, width, shape):
-    """Places of each part's cells, of its ghosts with them, and of these in the whole array padded.
+    """Each part's cells, its places with ghosts, and its window of the padded whole array.
 
     Parts without data are left out.
     """

@@ -1,12 +1,12 @@
-"""Parametrizations of many parameters: not every combination, but every two values together."""
+"""Parametrizations with many parameters: not every combination, but every pair of values."""
 
 import itertools
 
 
 def pairwise(*parameters):
-    """Rows of values such that every two values of two parameters are in a row together.
+    """Rows of values in which every pair of values of two parameters occurs.
 
-    Each row is the first one of all combinations with the most pairs that are still missing.
+    Each row is the first of all combinations with the most pairs that are still missing.
     """
     columns = range(len(parameters))
     every = list(itertools.product(*map(range, map(len, parameters))))

@@ -1,10 +1,10 @@
-"""Which platform of JAX the tests run on: PLAIT_TEST_PLATFORM, cpu if it is not set.
+"""The platform of JAX that the tests run on: PLAIT_TEST_PLATFORM, by default cpu.
 
-Of launched ranks all have the first device; with PLAIT_TEST_DEVICE=own each has its own, with
-apart all have the first one and NCCL takes them for ranks on hosts of their own. With
-PLAIT_TEST_FIT=1 a mesh of more devices than there are has one along each axis: what most tests say
-holds there, too, and those that pass so on one CPU (PLAIT_TEST_PASSED=FILE, to which their names
-are added) have to on one GPU (PLAIT_TEST_ONLY=FILE).
+Launched ranks share the first device. With PLAIT_TEST_DEVICE=own each rank has its own device; with
+PLAIT_TEST_DEVICE=apart all share the first device, and NCCL takes them for ranks on different
+hosts. With PLAIT_TEST_FIT=1 a mesh that needs more devices than there are has one device along each
+axis: most tests hold there, too. Tests that pass so on one CPU (PLAIT_TEST_PASSED=FILE, to which
+their names are added) must pass on one GPU (PLAIT_TEST_ONLY=FILE).
 """
 
 import functools
@@ -26,7 +26,7 @@ PROBE = "import sys, jax; print(len(jax.devices(sys.argv[1])), 'devices')"
 def why_not():
     """Why there is no device of the platform; empty if there is one.
 
-    Asked in a process of its own: JAX must not look for devices here before it is configured.
+    Asks in a separate process: JAX must not look for devices here before it is configured.
     """
     if CHOSEN == "cpu":
         return ""
@@ -41,7 +41,7 @@ def why_not():
 
 
 def choose():
-    """Configures JAX and plait, before either looks for devices."""
+    """Configure JAX and plait, before either looks for devices."""
     if os.environ.get("PLAIT_TEST_DEVICE") == "apart":
         rank = os.environ.get("PMI_RANK", os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
         os.environ["NCCL_HOSTID"] = f"host of rank {rank}"
@@ -53,8 +53,8 @@ def choose():
 
 
 def skip_all(items):
-    """Skips tests where there is nothing that they could run on."""
-    import pytest  # not of all who import this: plait leaves the hooks alone where it is
+    """Skip all tests if the platform has no device."""
+    import pytest  # not for all importers: plait leaves the hooks alone where pytest is imported
 
     if why_not():
         for item in items:
@@ -63,7 +63,7 @@ def skip_all(items):
 
 
 def need(n_devices):
-    """Skips a test that is for more devices of another platform than there are."""
+    """Skip a test that needs more devices than there are."""
     import pytest
 
     if (CHOSEN != "cpu" or IS_FITTED) and n_devices > len(jax.devices()):
@@ -71,7 +71,7 @@ def need(n_devices):
 
 
 def fit(shape):
-    """The extents of a mesh of as many devices as there are; skips a test that needs more."""
+    """The extents of a mesh of the devices there are; skips a test that needs more."""
     n = math.prod(shape)
     if IS_FITTED and n > len(jax.devices()):
         return (1,) * len(shape)
@@ -80,6 +80,6 @@ def fit(shape):
 
 
 def keep_only(items, names):
-    """Of the tests those that the file has."""
+    """Keep the tests that the file names."""
     chosen = set(pathlib.Path(names).read_text().splitlines())
     items[:] = [item for item in items if item.nodeid in chosen]

@@ -13,7 +13,7 @@ START = "import sys, time, jax, jax.numpy as jnp, plait\n"
 
 
 def run(program, *before, **variables):
-    """Runs a program in processes of its own: (exit code, output)."""
+    """Run a program in a process of its own: (exit code, output)."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "HYDI"))}
     env |= {"PYTHONPATH": PACKAGE, "JAX_PLATFORMS": "cpu", **variables}
     done = subprocess.run(

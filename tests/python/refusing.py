@@ -1,6 +1,6 @@
-"""Runs a command to which the system refuses to read or write other processes' memory.
+"""Runs a command for which the system refuses to read or write other processes' memory.
 
-As in containers: python refusing.py COMMAND... . For all that it starts, by seccomp(2).
+As in containers: python refusing.py COMMAND... . Applies to all its children, by seccomp(2).
 """
 
 import ctypes
@@ -18,13 +18,13 @@ ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 
 
 class Program(ctypes.Structure):
-    """sock_fprog."""
+    """The C structure sock_fprog."""
 
     _fields_ = (("n", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
 
 def refuse(calls):
-    """From here on these system calls of this process, and of what it starts, fail with EPERM."""
+    """From here on these system calls fail with EPERM in this process and its children."""
     steps = [(LOAD, 0, 0, 0)]
     for call in calls:
         steps += [(IF_EQUAL, 0, 1, call), (RETURN, 0, 0, ERRNO | errno.EPERM)]

@@ -1,4 +1,4 @@
-"""Arrays on the devices of several processes, and a gradient of much of the mesh model on them."""
+"""Arrays on the devices of several processes, and a gradient through much of the mesh model."""
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +10,12 @@ from jax.sharding import PartitionSpec as P
 
 
 def put(a, mesh, spec):
-    """The array, of which every process has a copy, on the mesh."""
+    """The array, which every process has whole, on the mesh."""
     return jax.make_array_from_callback(a.shape, NamedSharding(mesh, spec), lambda i: a[i])
 
 
 def put_like(a, x):
-    """The array, of which every process has a copy, split as `x` is."""
+    """The array, which every process has whole, split as `x` is."""
     return jax.make_array_from_callback(a.shape, x.sharding, lambda i: a[i])
 
 
@@ -25,14 +25,14 @@ def whole(x, mesh):
 
 
 def same(x, want, tolerance=1e-12):
-    """What is here of an array is that part of `want`."""
+    """The parts of an array on this process equal those parts of `want`."""
     assert len(x.addressable_shards) == len(x.sharding.addressable_devices) > 0
     for shard in x.addressable_shards:
         assert np.allclose(shard.data, want[shard.index], rtol=0, atol=tolerance)
 
 
 def check_gradient(mesh, spec, shape, width):
-    """Of transforms, halos and a sum, along a direction, against differences."""
+    """A directional derivative of transforms, halos and a sum against differences."""
     x, d = (put(meshes.random(shape, seed=s), mesh, spec) for s in (0, 1))
 
     def loss(v):

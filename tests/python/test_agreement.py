@@ -1,4 +1,4 @@
-"""The list of the core, the Python functions, the oracles and the docstrings agree."""
+"""The core's list, the Python functions, the oracles and the docstrings agree."""
 
 import doctest
 import importlib
@@ -11,14 +11,14 @@ import pytest
 from plait import _core, _ops, _platforms
 
 SOURCE = pathlib.Path(plait.__file__).parent
-# Where a row of the core is public in Python.
+# The public Python function of each row of the core.
 PUBLIC = {
     "allgather": plait.allgather,
     "allreduce": plait.allreduce,
     "alltoall": plait.alltoall,
     "barrier": plait.barrier,
     "bcast": plait.bcast,
-    "exchange": plait.sendrecv,  # its derivative, and that of recv, from any source or tag
+    "exchange": plait.sendrecv,  # the derivative of sendrecv, and of recv from any source or tag
     "fft": plait.fft.pfft3d,
     "gather": plait.gather,
     "gemm": plait.linalg.matmul,
@@ -43,12 +43,12 @@ PUBLIC = {
     "trsm": plait.linalg.solve,
     "tsqr": plait.linalg.qr,
 }
-# Rows with LAPACK's names have the oracles of the functions that they are public in.
+# Rows with LAPACK's names use the oracles of their public functions.
 ORACLE = {
     name: PUBLIC[name].__name__
     for name in ("gemm", "geqrf", "getrf", "heevd", "ormqr", "potrf", "trsm", "tsqr")
 } | {"potri": "inv", "potrs": "solve"}
-ONLY_PYTHON = {"pvary"}  # moves nothing; its adjoint does
+ONLY_PYTHON = {"pvary"}  # communicates nothing; only its adjoint does
 
 
 @pytest.mark.parametrize("name", list(_core.rows()))

@@ -1,4 +1,4 @@
-"""Operations that are complete after their handler has returned, on a thread of plait's own."""
+"""Operations that complete after their handler has returned, on a thread of plait."""
 
 import os
 import pathlib
@@ -16,11 +16,11 @@ from jax.sharding import PartitionSpec as P
 from plait import _core
 
 HERE = pathlib.Path(__file__).parent
-N = 200_000  # elements of float64: more than what is done on XLA's thread
+N = 200_000  # elements of float64: more than XLA's own thread handles
 
 
 def run(setting, *command):
-    """A Python process with PLAIT_ASYNC set, which is about arrays in host memory."""
+    """Run Python with PLAIT_ASYNC set, on arrays in host memory."""
     environment = os.environ | {"PLAIT_ASYNC": setting, "PLAIT_LOG": "warn"}
     environment |= {"JAX_PLATFORMS": "cpu", "PLAIT_TEST_PLATFORM": "cpu"}
     return subprocess.run(
@@ -60,7 +60,7 @@ def threads_of(run):
 
 
 def test_large_operations_run_elsewhere():
-    """On other threads than small ones, and right whichever of the devices' handlers is first."""
+    """Large operations use other threads, and are right whichever device's handler comes first."""
     mesh = meshes.make((4,))
 
     def f(v):
@@ -79,7 +79,7 @@ def test_large_operations_run_elsewhere():
 
 
 def test_programs_follow_each_other():
-    """Dispatched without waiting, large and small ones, and one with visible effect."""
+    """Large and small programs dispatched without waiting, and programs with a visible effect."""
     ones = {n: jnp.ones(n) for n in (3, N + 1, 5, N + 2)}
     hidden = plait.jit(lambda x: plait.allreduce(x, plait.SUM))
     visible = jax.jit(lambda x: plait.allreduce(x, plait.SUM))
@@ -96,7 +96,7 @@ def test_programs_follow_each_other():
 
 @pytest.mark.parametrize("n_threads", [2, 16])
 def test_beside_collectives_of_xla(n_threads):
-    """Operations wait for other devices on no thread that XLA has given more to do."""
+    """No operation waits for other devices on a thread that has more work from XLA."""
     program = f"sys.path.insert(0, {str(HERE)!r}); import beside, meshes\n"
     program += "beside.check([0, 1, 2, 3], meshes.make((4,)), 0)"
     code, output = programs.run(

@@ -1,4 +1,4 @@
-"""The bench's command: what was measured is kept and told, whatever ends a group or the run."""
+"""The bench's command keeps and prints its measurements, whatever ends a group or the run."""
 
 import importlib
 import json
@@ -14,7 +14,7 @@ BENCH = pathlib.Path(__file__).parents[2] / "bench"
 
 @pytest.fixture
 def bench(monkeypatch):
-    """Modules of the bench by name; they are gone afterwards."""
+    """Import modules of the bench by name; remove them after the test."""
     monkeypatch.syspath_prepend(str(BENCH))
     yield importlib.import_module
     for name, module in list(sys.modules.items()):
@@ -24,7 +24,7 @@ def bench(monkeypatch):
 
 @pytest.fixture
 def run(bench, monkeypatch, tmp_path):
-    """The command with these groups: its exit code, and the file that it leaves."""
+    """Run the command with these groups: its exit code, and the file that it leaves."""
     command = bench("run")
     monkeypatch.setattr(command, "ROOT", tmp_path)
 
@@ -39,7 +39,7 @@ def run(bench, monkeypatch, tmp_path):
 
 @pytest.fixture
 def measured(bench):
-    """A group with one row, which is measured."""
+    """A group with one measured row."""
     row = bench("_result").Row("group", "measured", "C", "other", 1.0, 2.0, 2.0)
     return lambda jobs: [row]
 

@@ -1,6 +1,6 @@
-"""The table of BLAS and LAPACK functions: every one, every dtype, against NumPy and SciPy.
+"""The table of BLAS and LAPACK functions: each function, each dtype, against NumPy and SciPy.
 
-With PLAIT_BLAS=/path/to/library the functions of that one are tried.
+PLAIT_BLAS=/path/to/library tests the functions of that library.
 """
 
 import ctypes
@@ -32,7 +32,7 @@ def table():
 
 
 def call(name, dtype, *args, returns=ctypes.c_int64):
-    """A function of the table: letters, integers, float, arrays in column-major order."""
+    """Call a function of the table: letters, integers, float, arrays in column-major order."""
     function = getattr(lib, "plait_blas_" + name)
     function.restype = returns
     given = [ctypes.c_int(_core.dtypes()[dtype])]
@@ -54,7 +54,7 @@ def call(name, dtype, *args, returns=ctypes.c_int64):
 
 
 def with_work(name, dtype, *args):
-    """Asks a function for its workspaces, and calls it with those, all of them guarded."""
+    """Ask a function for its workspaces, and call it with them, all of them guarded."""
     work = Work(n=-1)
     assert call(name, dtype, *args, ctypes.byref(work)) == 0
     memory = [
@@ -110,7 +110,7 @@ def test_each_name_once_and_in_scipy():
 
 
 def test_every_function_has_a_test():
-    """By the stems of the list; getrs is put together from two of them."""
+    """By the stems of the list; two of the functions make getrs, which is not listed."""
     text = open(__file__).read()
     stems = {name[1:] for name in _blas.names() if name[0] == "d"}
     called = {"sy": "he", "or": "or"}
@@ -227,7 +227,7 @@ def test_gemm(trans_a, trans_b, dtype):
 
 
 def triangle_close(got, want, before, uplo, dtype):
-    """The triangle is the result's, the other one as before."""
+    """One triangle is that of `want`, the other triangle is unchanged."""
     in_it = np.tri(len(got), dtype=bool) if uplo == "L" else np.tri(len(got), dtype=bool).T
     close(np.where(in_it, got, 0), np.where(in_it, want, 0), dtype)
     assert np.array_equal(got[~in_it], before[~in_it])

@@ -1,4 +1,4 @@
-"""Under jax.checkpoint derivatives are as without it, of complex factorizations too."""
+"""jax.checkpoint does not change derivatives, not even of complex factorizations."""
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +66,7 @@ POLICIES = [
 
 @pytest.mark.parametrize("policy", POLICIES, ids=["none", "all", "dots", "names"])
 def test_functions_of_jax_are_as_without_plait(policy, monkeypatch):
-    """They have rules of their own, as plait's factorizations: what is saved is JAX's to say."""
+    """Like plait's factorizations they have rules of their own; JAX decides what is saved."""
     x = jnp.linspace(-1.0, 1.0, 5)
 
     def f(x):

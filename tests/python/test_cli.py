@@ -1,4 +1,4 @@
-"""The command ``plait``: starting ranks, labelling what they print, and how a job ends."""
+"""The command ``plait``: starting ranks, labelling their output, and how a job ends."""
 
 import errno
 import importlib.util
@@ -39,7 +39,7 @@ def plait(*arguments, limit_s=60, **environment):
 
 @pytest.fixture
 def program(tmp_path):
-    """Writes a program for ranks; gives its path."""
+    """Write a program for ranks; returns its path."""
 
     def write(text):
         path = tmp_path / "program.py"
@@ -98,19 +98,19 @@ def test_a_rank_that_ends_badly_ends_the_job(program, fault, code, text):
 @pytest.mark.parametrize(
     ("ends", "code", "is_ended", "expected"),
     [
-        (("1", "1"), 9, False, 1),  # the second one's wrapper was killed after its record
+        (("1", "1"), 9, False, 1),  # rank 1's wrapper was killed after its record
         (("0", "3"), 137, False, 3),
         (("1", "1"), 1, False, 1),
-        (("0", "1"), 0, False, 1),  # of a launcher that reports success
+        (("0", "1"), 0, False, 1),  # the launcher reports success
         (("0", "0"), 0, False, 0),
         (("0", "0"), 5, False, 5),  # the launcher's own failure
-        (("1", "-9"), 9, False, 1),  # the second one was killed after the first had failed
+        (("1", "-9"), 9, False, 1),  # rank 1 was killed after rank 0 had failed
         (("1", None), 9, False, 1),
-        (("-11", "0"), 11, False, 139),  # as a shell has it; 11 is MPICH's, and 1 Open MPI's
+        (("-11", "0"), 11, False, 139),  # as a shell reports it; MPICH reports 11, Open MPI 1
         (("0", "-36"), 36, False, 164),
-        (("-15", "3"), 143, False, 3),  # the first one was asked to end
+        (("-15", "3"), 143, False, 3),  # rank 0 was asked to end
         (("-15", "0"), 15, False, 143),
-        (("-15", None), 7, False, 7),  # of MPI_Abort: the second one's wrapper was killed, too
+        (("-15", None), 7, False, 7),  # MPI_Abort: rank 1's wrapper was killed, too
         ((None, None), 7, False, 7),
         ((None, "0"), 0, False, 1),
         (("1", "1"), _launch.TIME_LIMIT_CODE, True, _launch.TIME_LIMIT_CODE),
@@ -124,7 +124,7 @@ def test_a_job_ends_with_a_code_of_its_ranks(tmp_path, ends, code, is_ended, exp
 
 
 def test_a_job_ends_with_the_code_of_the_rank_that_failed_first(tmp_path, capsys):
-    """The others fail since it has gone."""
+    """The other ranks fail because this rank has gone."""
     for rank, end in enumerate(("1", "1", "3", "-36")):
         (tmp_path / f"{rank}.ended").write_text(end)
         os.utime(tmp_path / f"{rank}.ended", ns=(0, 10**9 * (rank != 2) + rank))
@@ -141,7 +141,7 @@ def test_the_time_limit_ends_the_job(program):
     assert time.monotonic() - started < 40
 
 
-# It sees no rank end, and ends those that are left where it is asked to end itself.
+# It sees no rank end; when asked to end, it ends the ranks that are left.
 BLIND_LAUNCHER = """
 import os, signal, subprocess, sys, time
 ranks = [
@@ -170,7 +170,7 @@ sys.exit(_launch.run(["sh", "-c", {program!r}], 2))
 @needs_mpi
 @pytest.mark.parametrize("end", ["sys.exit(0)", "sys.exit(3)", "os._exit(0)"])
 def test_a_rank_that_ends_before_mpi_init_ends_the_job(end, tmp_path):
-    """The others wait for it in MPI_Init, where plait cannot look."""
+    """The others wait for this rank in MPI_Init, where plait cannot look."""
     path = tmp_path / "early.py"
     path.write_text(
         "import os, sys, time\n"
@@ -231,7 +231,7 @@ def test_an_interrupt_ends_the_ranks(program, tmp_path):
         time.sleep(0.05)
     job.send_signal(signal.SIGINT)
     assert job.wait(30) == 128 + signal.SIGINT
-    deadline = time.monotonic() + 5  # the kernel ends them when their parents are gone
+    deadline = time.monotonic() + 5  # the kernel ends the ranks when their parents are gone
     for pid in pids:
         while os.path.exists(f"/proc/{pid.read_text()}"):
             assert time.monotonic() < deadline
@@ -240,7 +240,7 @@ def test_an_interrupt_ends_the_ranks(program, tmp_path):
 
 @needs_mpi
 def test_a_terminal_shows_what_rank_0_draws(program):
-    """Rank 0 sees a terminal; its unfinished line comes back below another rank's line."""
+    """Rank 0 has a terminal; its unfinished line comes back below another rank's line."""
     import pty
 
     text = (
@@ -323,7 +323,7 @@ def test_two_mpi_wheels_are_refused():
 
 
 def test_a_folder_whose_letters_the_locale_has_not(tmp_path):
-    """mpi4py cannot be imported from it; the ranks could not, either."""
+    """mpi4py cannot be imported from this folder, neither here nor by the ranks."""
     (tmp_path / "ü" / "mpi4py").mkdir(parents=True)
     (tmp_path / "ü" / "mpi4py" / "__init__.py").write_text("__file__.encode()")
     path = os.pathsep.join(filter(None, [str(tmp_path / "ü"), os.environ.get("PYTHONPATH")]))
@@ -424,7 +424,7 @@ def test_a_library_that_does_not_load_is_one_finding(tmp_path):
 
 
 def test_a_python_that_speaks_at_its_end(tmp_path):
-    """As with some profilers: what plait asks it is still understood."""
+    """As with some profilers: plait still understands the answers of such a Python."""
     text = "import atexit\natexit.register(print, 'that was Python')\n"
     (tmp_path / "sitecustomize.py").write_text(text)
     done = plait("info", PYTHONPATH=str(tmp_path))
@@ -432,7 +432,7 @@ def test_a_python_that_speaks_at_its_end(tmp_path):
 
 
 def test_output_without_lines_is_cut():
-    """It is not kept without end."""
+    """The launcher does not keep such output for ever."""
     lines = _launch_output.Lines()
     pieces = [piece for _ in range(40) for piece in lines.take(b"x" * 100_000)]
     assert len(pieces) == 3 and all(len(piece) <= 1_200_000 for piece in pieces)

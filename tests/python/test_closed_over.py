@@ -1,7 +1,7 @@
-"""Arrays on no mesh beside operands that are on one, in what JAX takes apart for derivatives.
+"""Arrays on no mesh beside operands on a mesh, in functions that JAX splits for derivatives.
 
-Outside jax.jit it does what depends on no operand of a loop, or of a checkpoint, by itself, where
-nothing says on which devices.
+Outside jax.jit JAX runs separately what depends on no operand of a loop or a checkpoint. Nothing
+then says on which devices.
 """
 
 import jax
@@ -16,7 +16,7 @@ N = 8
 KERNEL = meshes.random((3, 2), "float64", 1)
 MATRIX = 3 * np.eye(N) + meshes.random((N, N), "float64", 2) / N
 
-# Each with what JAX has for it on one device.
+# The operations; ALONE has their counterparts in JAX, on one device.
 OPERATIONS = {
     "fftconvolve": lambda x: plait.fft.fftconvolve(x, jnp.asarray(KERNEL), mode="same"),
     "fftconvolve, the other": lambda x: plait.fft.fftconvolve(x, jnp.flip(x), mode="same"),

@@ -42,7 +42,7 @@ def table(n, dtype):
     return {c.name: (c, c.operands(n, dtype)) for c in every if c.has(dtype)}
 
 
-# Every dtype on several devices, and one of each kind on one: each is a program of all operations.
+# Every dtype on 4 devices, one dtype of each kind on one: each is a program of all operations.
 VALUES = [(4, dtype) for dtype in cases.DTYPES]
 VALUES += [(1, dtype) for dtype in ("bool", "int16", "bfloat16", "complex128", "float8_e5m2")]
 
@@ -73,7 +73,7 @@ def linear(n, dtype):
 @pytest.mark.parametrize("n", [2, 8])
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
 def test_vmap_scan_and_jit(n, dtype):
-    """The batch axis in the middle; the same in a loop over it; one message in both cases."""
+    """The batch axis in the middle; the same in a loop over the axis; one message in both cases."""
     chosen = table(n, dtype)
 
     def batched(xs):
@@ -136,7 +136,7 @@ def test_exact_adjoints(n, dtype):
 
 @pytest.mark.parametrize("n", [4])
 def test_gradients_through_shard_map(n):
-    """With check_vma a result that is equal everywhere counts once, as in JAX's own."""
+    """With check_vma a result that is equal on all devices counts once, as in JAX."""
     chosen = linear(n, "float64")
 
     def loss(xs, weights):
@@ -177,7 +177,7 @@ def test_one_message_for_a_batch_and_for_a_tree():
 
 
 def test_tokens_in_a_manual_region():
-    """By a token the same values and gradients as by the effect, and no effect."""
+    """Tokens give the same values and gradients as the effect, without the effect."""
     n = 4
     chosen = {
         "allgather": lambda x, **k: plait.allgather(x, comm="a", **k),

@@ -1,4 +1,4 @@
-"""The adapters in one process: names, signatures, arguments; values are tested on MPI ranks."""
+"""The adapters in one process: names, signatures, arguments. MPI ranks test the values."""
 
 import inspect
 import os

@@ -1,4 +1,4 @@
-"""plait.config: keys, values, environment, and its effect on programs that are compiled."""
+"""plait.config: keys, values, environment, and its effect on compiled programs."""
 
 import os
 import subprocess
@@ -160,7 +160,7 @@ def test_errors_list_what_there_is():
 
 
 def used(f, x):
-    """The plans that a call uses."""
+    """The result of a call, and the plans that the call uses."""
     _core.trace_start(True)
     try:
         y = plait.block(f(x))
@@ -211,7 +211,7 @@ def test_choices_of_others_are_no_concern():
 
 @pytest.mark.parametrize("n_ranks", [1, 3])
 def test_dense_programs_follow(n_ranks):
-    """In host memory the two choices are one."""
+    """In host memory both choices have the same effect."""
     a = 9 * np.eye(8) + np.add.outer(np.arange(8.0), np.arange(8.0)) / 9
     x = meshes.put(a, meshes.make((n_ranks,)), P(None, None))
     factor = plait.jit(lambda v: plait.linalg.cholesky(v).l)
@@ -245,7 +245,7 @@ def test_exchange_is_bitwise_the_same(real):
 
 
 def test_a_change_waits_for_what_was_called_before():
-    """Devices of one launch see one choice, whenever they come to read it."""
+    """All devices of a launch see one choice, no matter when they read it."""
     x = meshes.put(meshes.random((64, 64, 64), "complex128"), meshes.make((4,)), P("a"))
     f = plait.jit(plait.fft.fftn)
     want = np.asarray(f(x))

@@ -1,4 +1,4 @@
-"""What surrounds a call: jax.set_mesh, meshes of both kinds of axes, vmap's axes, x64."""
+"""Contexts of a call: jax.set_mesh, meshes with both kinds of axes, vmap's axes, x64."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 KINDS = (AxisType.Auto, AxisType.Explicit)
 
-# Of functions of ranks, in a process without others; operands that JAX has yet to make.
+# Functions of ranks, in a process alone, on operands that are no arrays of JAX yet.
 OF_RANKS = {
     "allgather": lambda x: plait.allgather(x),
     "allgatherv": lambda x: plait.allgatherv(x, [3]),
@@ -43,7 +43,7 @@ def test_ranks_under_set_mesh(name, kind):
     x = np.arange(3.0)
     want = OF_RANKS[name](x)
     with jax.set_mesh(meshes.make((4,), kind)):
-        for _ in range(2):  # the second time by what is remembered
+        for _ in range(2):  # the second time by the remembered program
             got = OF_RANKS[name](x)
     jax.tree.map(np.testing.assert_array_equal, got, want)
     assert all(len(y.devices()) == 1 for y in jax.tree.leaves(got))
@@ -79,7 +79,7 @@ def test_another_mesh_than_that_of_set_mesh():
 
 
 def test_two_meshes_in_a_program():
-    """JAX takes one, whose axes together stand for the other."""
+    """JAX takes the mesh whose axes together stand for the other mesh."""
     mesh, other = meshes.make((2, 2)), meshes.make((4,))
     x = meshes.put(meshes.random((4, 4)), other)
 
@@ -135,7 +135,7 @@ def test_vmap_that_says_how_the_batch_is_split(transform):
             lambda v: v,
         ),
         "move": (lambda v: plait.redistribute(v, P(None, "b"), **given), lambda v: v),
-        "sum": (lambda v: plait.sum(v, mesh=mesh), np.sum),  # the other axis splits it
+        "sum": (lambda v: plait.sum(v, mesh=mesh), np.sum),  # the axis "a" splits it
     }
     split = meshes.put(x, mesh, P("a", "b"))
     for name, (f, want) in calls.items():
@@ -144,7 +144,7 @@ def test_vmap_that_says_how_the_batch_is_split(transform):
         assert np.allclose(y, [want(v) for v in x])
         assert y.sharding.spec[0] == "a"
         assert not meshes.xla_collectives(g, split)
-        # of the others JAX wants the batch to be divided
+        # for the other calls JAX wants a batch that the mesh divides
         if name in ("fft", "move") and transform is jax.jit:
             assert np.allclose(g(x[:3]), [want(v) for v in x[:3]])
 
@@ -163,7 +163,7 @@ def test_axes_of_a_sum_that_are_named_twice():
 
 
 def test_results_have_no_weak_types():
-    """Those of ranks that give Python's numbers are those of ranks that give arrays."""
+    """Ranks that pass Python numbers get results of the same type as ranks that pass arrays."""
     for y in (plait.allreduce(2.5, plait.MIN), plait.bcast(1, root=0), plait.allgather(1.5)):
         assert not y.weak_type
     weak = jnp.full((8, 8), 1.0)
@@ -197,7 +197,7 @@ OF_MESHES = {
 @pytest.mark.long(keep=3)
 @pytest.mark.parametrize("name", OF_MESHES)
 def test_arrays_on_a_mesh_that_a_function_of_a_number_closes_over(name):
-    """JAX asks the parameter alone for which devices the program is."""
+    """JAX takes the program's devices from the parameter alone."""
     of = {"mesh": meshes.make((4,)), "spec": P("a")}
     a = np.diag(np.arange(1.0, 17.0)) + 0.1
     data = jax.device_put(a, NamedSharding(of["mesh"], P("a")))

@@ -1,9 +1,9 @@
-"""The declarations of CUDA's functions against the headers of a toolkit, where there is one.
+"""The declarations of CUDA's functions against the headers of a toolkit, if there is a toolkit.
 
-NVSHMEM's and cuSOLVERMp's against those of their wheels, or of NVSHMEM_HOME and CUSOLVERMP_HOME,
-which need a toolkit's, and NCCL's (NCCL_HOME). All are preprocessed, so that names are those that
-libraries export (`cuMemAlloc_v2`). Arguments agree where they are passed alike: addresses, 64-bit
-numbers, 32-bit ones, floating point.
+The declarations of NVSHMEM and cuSOLVERMp are compared with the headers of their wheels, or of
+NVSHMEM_HOME and CUSOLVERMP_HOME, which also need a toolkit's headers; those of NCCL with NCCL_HOME.
+All headers are preprocessed, which gives the names that libraries export (`cuMemAlloc_v2`).
+Arguments agree if they are passed alike: addresses, 64-bit numbers, 32-bit numbers, floating point.
 """
 
 import glob
@@ -45,14 +45,14 @@ WIDE = re.compile(
 
 
 def folder():
-    """Of a toolkit's headers, or None; NCCL has its own."""
+    """The folder of a toolkit's headers, or None; NCCL has its own."""
     homes = [os.environ.get("CUDA_HOME", ""), *sorted(glob.glob("/usr/local/cuda*"))]
     with_all = (h for h in homes if all(Path(h, "include", f).exists() for f in HEADERS))
     return next((Path(h, "include") for h in with_all if h), None)
 
 
 def wheel_folder(header, variable, *folders):
-    """Of the header of a wheel, which is in one of its folders, or None."""
+    """The folder of a wheel's header, among these folders of wheels, or None."""
     roots = [*site.getsitepackages(), site.getusersitepackages()]
     wheels = [Path(root, "nvidia", folder) for root in roots for folder in folders]
     homes = [Path(os.environ[variable])] if variable in os.environ else wheels
@@ -60,12 +60,12 @@ def wheel_folder(header, variable, *folders):
 
 
 def nvshmem_folder():
-    """Of NVSHMEM's headers, or None."""
+    """The folder of NVSHMEM's headers, or None."""
     return wheel_folder("nvshmemx.h", "NVSHMEM_HOME", "nvshmem")
 
 
 def preprocessed(text, *includes):
-    """What a C compiler makes of a text."""
+    """The text as a C compiler preprocesses it."""
     options = [f"-I{include}" for include in includes]
     command = [shutil.which("cc") or "gcc", "-E", "-P", "-x", "c", *options, "-"]
     run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
@@ -86,7 +86,7 @@ OF_TOOLKIT = "cu(?!solverMp)|nvrtc"
 
 
 def prototypes(text, prefix=OF_TOOLKIT):
-    """Kinds of arguments by the name of a function that begins so."""
+    """The kinds of arguments of functions with this prefix, by function name."""
     found = {}
     for name, arguments in re.findall(rf"\b((?:{prefix})\w+) ?\(([^()]*)\) ?;", text):
         found[name] = [kind(a) for a in arguments.split(",") if a.strip() not in ("", "void")]
@@ -94,7 +94,7 @@ def prototypes(text, prefix=OF_TOOLKIT):
 
 
 def declared(text="", prefix=OF_TOOLKIT):
-    """Ours, with other text in place of the header's."""
+    """Declarations of plait; `text` replaces the header."""
     header = text or (ROOT / "src/device/cuda_load.h").read_text()
     return prototypes(preprocessed(header + PROTOTYPES, ROOT / "src", ROOT / "include"), prefix)
 
@@ -108,7 +108,7 @@ def theirs():
 
 
 def differences(ours, theirs):
-    """Functions that are declared otherwise, or not at all."""
+    """Functions that are declared differently, or not at all."""
     return {name for name in ours if ours[name] != theirs.get(name)}
 
 
@@ -158,13 +158,13 @@ _Static_assert(CUDA_ERROR_INVALID_VALUE == 1, "INVALID_VALUE");
 
 
 def compiles(text):
-    """Whether a C compiler takes it, with the toolkit's headers."""
+    """Whether a C compiler accepts the text, with the toolkit's headers."""
     command = [shutil.which("cc") or "gcc", "-fsyntax-only", f"-I{folder()}", "-x", "c", "-"]
     return subprocess.run(command, input=text, capture_output=True, text=True).returncode == 0
 
 
 def test_structures_of_virtual_memory(theirs):
-    """Those that src/device/cuda_virtual.c declares as the ABI has them, and its numbers."""
+    """The structures of src/device/cuda_virtual.c have the layout of the ABI; its numbers agree."""
     assert compiles(VIRTUAL) and not compiles(VIRTUAL.replace("flags, 8", "flags, 4"))
     ours = (ROOT / "src/device/cuda_virtual.c").read_text()
     for number, name in re.findall(r"== (\d), \"([A-Z_]+)\"", VIRTUAL):
@@ -198,7 +198,7 @@ def test_declarations_are_those_of_cusolver_mp(cusolver_mp):
 
 
 def test_numbers_are_those_of_cusolver_mp(cusolver_mp):
-    """The grid's order, and how a version is counted: 0.9.1 is 901."""
+    """The order of the grid, and the coding of versions: 0.9.1 is 901."""
     assert re.search(r"CUSOLVERMP_GRID_MAPPING_COL_MAJOR = 0\b", cusolver_mp)
     assert re.search(
         r"PLAIT_CUSOLVER_MP_COLUMNS = 0\b", (ROOT / "src/device/cuda_load.h").read_text()
@@ -230,7 +230,7 @@ def test_declarations_are_those_of_nvshmem(nvshmem):
 
 
 def test_numbers_are_those_of_nvshmem(nvshmem):
-    """Enumerators, and the sizes of structures with those that are in them."""
+    """Enumerators, and the sizes of structures and of the structures inside them."""
     ours = (ROOT / "src/device/cuda_nvshmem.c").read_text()
     assert re.search(r"NVSHMEMX_INIT_WITH_UNIQUEID = 1 << 3\b", nvshmem)
     assert "WITH_UNIQUEID = 1 << 3 " in ours

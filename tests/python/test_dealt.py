@@ -15,7 +15,7 @@ MESHES = [None, (1,), (3,), (8,), (2, 4)]
 
 
 def spec_of(x, shape):
-    """The spec of an array in the form that rules have it."""
+    """The spec of an array in the form that rules use."""
     if shape is None:
         return ((), ())
     return _mesh.names_of(x.sharding.spec, 2, "test")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("nilearn") is None, reason="nilearn, whose volume it is, is absent"
 )
 CUT, ITERATIONS = 40, 12
-# Float32 sums in another order differ by some eps in each of the transforms and steps.
+# Float32 sums in another order differ by some eps in each transform and each step.
 TOLERANCE = 64 * np.finfo(np.float32).eps * ITERATIONS
 
 
@@ -30,7 +30,7 @@ def restored_on(n_devices):
 
 @pytest.fixture(scope="module")
 def alone():
-    """The volume as one device restores it."""
+    """The volume that one device restores."""
     return restored_on(1)
 
 

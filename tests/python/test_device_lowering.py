@@ -1,4 +1,4 @@
-"""Programs lowered for CUDA: the same calls with PLAIT_CUDA=1, errors that have names without.
+"""Programs lowered for CUDA: the same calls with PLAIT_CUDA=1, named errors without it.
 
 Nothing here needs a device.
 """
@@ -21,7 +21,7 @@ NEVER_STARTED = DENSE | {"fft", "halo_exchange", "halo_reduce", "redistribute"}
 
 
 def run(*command, **variables):
-    """What a Python program prints."""
+    """The output of a Python program."""
     env = {k: v for k, v in os.environ.items() if k != "PLAIT_CUDA"} | variables
     done = subprocess.run(
         [sys.executable, *command], env=env, capture_output=True, text=True, timeout=600

@@ -1,4 +1,4 @@
-"""What the documentation names in backticks exists: files, functions, settings, commands."""
+"""Names in backticks in the documentation exist: files, functions, settings, commands."""
 
 import importlib
 import pathlib
@@ -16,10 +16,10 @@ PAGES = [
 ]
 FOLDERS = ("bench", "cmake", "docs", "examples", "include", "python", "src", "tests", "tools")
 SUFFIXES = ("c", "cmake", "cu", "h", "inc", "md", "py", "sh", "toml")
-# Where names of files may begin, beside the root.
+# Folders at which paths may start.
 BASES = [ROOT / name for name in ("", "src", "include", "python/plait", "tests", "docs", "bench")]
 FILE = re.compile(rf"[\w.*-]+(/[\w.*-]+)*\.({'|'.join(SUFFIXES)})|({'|'.join(FOLDERS)})/[\w./*-]*")
-USERS = {"program.c", "program.py", "train.py"}  # a reader's own
+USERS = {"program.c", "program.py", "train.py"}  # names for the reader's own files
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -36,7 +36,7 @@ COMMANDS = set(re.findall(r'add_parser\(\s*"(\w+)"', text_of("python/plait/cli.p
 
 
 def spans(text):
-    """What is in backticks, and the commands of fenced blocks."""
+    """The text in backticks, and the commands of fenced blocks."""
     fenced = "\n".join(block.split("\n", 1)[1] for block in FENCE.findall(text))
     commands = re.findall(r"^(?:\$ )?((?:make|plait) [a-z-]+)", fenced, re.MULTILINE)
     quoted = re.findall(r"`([^`]+)`", FENCE.sub("", text))
@@ -44,7 +44,7 @@ def spans(text):
 
 
 def is_file(name):
-    """A path, or a pattern, from one of the places; or any file's name."""
+    """Whether a path or pattern exists in one of the folders, or any file has this name."""
     name = name.rstrip("/")
     if any((base / name).exists() or any(base.glob(name)) for base in BASES):
         return True
@@ -52,7 +52,7 @@ def is_file(name):
 
 
 def is_attribute(name):
-    """`plait.a.b`, of modules and what is in them."""
+    """Whether `plait.a.b` exists, for modules and their members."""
     found = plait
     for part in name.split(".")[1:]:
         try:
@@ -66,16 +66,16 @@ def is_attribute(name):
 
 
 def is_module(name):
-    """`_module`, or `_module.name`."""
+    """Whether `_module` or `_module.name` exists."""
     return is_attribute(f"plait.{name}")
 
 
 def is_test(name):
-    """A program of the C tests, also as CTest runs it on the host or on devices."""
+    """Whether it is a C test, also by the name that CTest uses on the host or on devices."""
     return any(f"{name.removesuffix(end)}.c" in NAMES for end in ("", "_host", "_device"))
 
 
-# How a word looks, and whether there is what it names.
+# For each kind of word: its pattern, and a check that the thing exists.
 KINDS = {
     "file": (FILE, is_file),
     "C": (re.compile(r"plait_[a-z]\w*|PLAIT_[A-Z]\w*"), lambda name: name in CODE),
@@ -86,7 +86,7 @@ KINDS = {
 
 
 def unknown(text):
-    """What a page names and nothing is called."""
+    """Words of a page that name nothing."""
     found = []
     for span in spans(text):
         words = span.split()

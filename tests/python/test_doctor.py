@@ -1,4 +1,4 @@
-"""``plait doctor``: every fault that it knows is shown to it once, and one whole run."""
+"""``plait doctor``: meets every fault that it knows once, and one whole run."""
 
 import importlib.util
 import os
@@ -17,7 +17,7 @@ MPICH = _mpi_find.Mpi("/opt/lib/libmpi.so", "MPICH Version: 5.0.2", "MPICH", "mp
 
 
 def severities(findings, subject):
-    """Severities of the findings about a subject; each one that is not fine says what to do."""
+    """Severities of the findings about a subject; each finding that is not fine tells a remedy."""
     found = [f for f in findings if f.subject == subject]
     for f in found:
         assert f.seen and (f.severity in (OK, NOTE) or f.mend), f
@@ -26,7 +26,7 @@ def severities(findings, subject):
 
 @pytest.fixture
 def kernel(monkeypatch):
-    """Files of the kernel's as a test wants them; others as they are."""
+    """The kernel's files with the contents that a test wants; other files as they are."""
     files = {}
     real = _info.read
 
@@ -234,7 +234,7 @@ def test_limits(monkeypatch):
 
 
 def test_what_jobs_left_behind_is_not_what_they_use(tmp_path):
-    """A mapped segment is in use; one that nobody has mapped is left over."""
+    """A mapped segment is in use; a segment that nobody has mapped is left over."""
     code = (
         "import mmap, sys\n"
         "file = open('/dev/shm/mpich_shm_plait_test', 'w+b')\n"
@@ -312,7 +312,7 @@ def test_form_of_the_output_and_exit_codes(monkeypatch, capsys):
 
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
 def test_this_machine():
-    """A whole run: the self-test's results are right, whatever else there is to say."""
+    """A whole run: the self-test's results are right, whatever else the doctor finds."""
     done = subprocess.run(
         [sys.executable, "-m", "plait", "doctor"], capture_output=True, text=True, timeout=150
     )

@@ -1,4 +1,4 @@
-"""Eager calls that remember their programs: equal to jitted ones, and judged as the first time."""
+"""Eager calls that remember their programs: equal to jitted calls, judged as the first time."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ CALLS = {
 
 @pytest.fixture
 def programs(monkeypatch):
-    """Counts the programs that are looked for, each by the whole way."""
+    """Record each search for a program, which takes the whole way."""
     looked_for = []
     whole_way = _eager.program
     monkeypatch.setattr(_eager, "program", lambda *key: looked_for.append(key) or whole_way(*key))
@@ -67,7 +67,7 @@ def test_arguments_are_judged_every_time():
     plait.bcast(x, 0)
     plait.bcast(x, 0)
     with pytest.raises(TypeError, match="root"):
-        plait.bcast(x, False)  # equal to 0, and of the same hash
+        plait.bcast(x, False)  # equal to 0, with the same hash
     with pytest.raises(ValueError, match="1"):
         plait.bcast(x, 1)
     with pytest.raises(TypeError, match="op is 0"):
@@ -124,7 +124,7 @@ def test_what_no_result_takes_the_place_of_is_not_donated():
     plait.sendrecv((a, b), given, 0, 0, donate=True)
     plait.allreduce((a, b), plait.SUM, donate=True)
     assert not any(x.is_deleted() for x in (a, b, *given))
-    for _ in range(2):  # an operand that is another one as well
+    for _ in range(2):  # an operand that is also the template
         np.testing.assert_array_equal(plait.sendrecv(a, a, 0, 0, donate=True), a)
     template = jnp.zeros(4)
     plait.sendrecv(a, template, 0, 0, donate=True)
@@ -132,7 +132,7 @@ def test_what_no_result_takes_the_place_of_is_not_donated():
 
 
 def test_keywords_in_any_order():
-    """Of a call whose arrays are one object nobody can tell which was which."""
+    """If all arrays of a call are one object, nobody can tell them apart."""
     x, y, other = jnp.full(2, 1.0), jnp.full(2, 5.0), jnp.full(2, -7.0)
     plait.sendrecv(recvbuf=x, sendbuf=x, source=0, dest=0)
     assert plait.sendrecv(recvbuf=other, sendbuf=y, source=0, dest=0).tolist() == [5, 5]
@@ -178,12 +178,12 @@ ONE_BY_ONE = {
 
 @pytest.mark.parametrize("call", ONE_BY_ONE.values(), ids=ONE_BY_ONE)
 def test_without_jit(call):
-    """jax.disable_jit: what surrounds an operation runs as Python, the operation as ever."""
+    """jax.disable_jit: operations run as usual, the code around them runs as Python."""
     x = jnp.arange(1.0, 5.0)
     want = plait.jit(call)(x)
     seen = []
     with jax.disable_jit():
-        for _ in range(2):  # the second time on the short way
+        for _ in range(2):  # the second time by the short way
             got = plait.jit(lambda x: seen.append(type(x)) or call(x))(x)
             jax.tree.map(np.testing.assert_array_equal, got, want)
     assert not any(issubclass(kind, jax.core.Tracer) for kind in seen)

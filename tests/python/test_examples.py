@@ -1,4 +1,4 @@
-"""The examples of the rank model, small: the same results on any number of ranks."""
+"""The rank model's examples, small: the same results on any number of ranks."""
 
 import importlib.util
 import pathlib
@@ -16,7 +16,7 @@ EPS = np.finfo(np.float64).eps
 
 
 def launch(n_ranks, *program):
-    """What `plait run` prints."""
+    """The output of `plait run`."""
     if n_ranks > 1 and importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed")
     launcher = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), "--timeout", "120"]
@@ -63,7 +63,7 @@ if comm.rank == 0:
 
 @pytest.fixture(scope="module")
 def water(tmp_path_factory):
-    """A function from a number of ranks to what they compute, once each."""
+    """A function from a number of ranks to their results, which it computes once."""
     folder, known = tmp_path_factory.mktemp("water"), {}
     program = folder / "water.py"
     program.write_text(WATER)
@@ -99,7 +99,7 @@ def test_water_keeps_its_mass(water):
         # Each step rounds each cell's eta once, and the fluxes that cells share cancel.
         rounding = EPS * np.abs(fields[0]).max() * fields[0].size * (N_STEPS + 2)
         assert np.ptp(volumes) < rounding
-        assert rounding < 1e-9 * 1000 * fields[0].size  # a bound that says something
+        assert rounding < 1e-9 * 1000 * fields[0].size  # the bound is not trivial
 
 
 @needs("shallow_water")
@@ -107,7 +107,7 @@ def test_water_keeps_its_mass(water):
 def test_water_keeps_its_jet_in_balance(water, name):
     fields, before = (water(1)[1][name + suffix] for suffix in ("", "_initial"))
     assert np.abs(fields[2]).max() > 1e-3  # the bump moves the water
-    assert np.abs(fields[1] - before[1]).max() < 2  # m/s, of 40
+    assert np.abs(fields[1] - before[1]).max() < 2  # m/s; the jet has 40
     if name == "channel":
         assert not fields[2, -1].any()
 
@@ -132,7 +132,7 @@ def test_water_carries_gravity_waves(monkeypatch):
     simulation.advance(n_steps)
     phase = omega * n_steps * model.dt
     error = np.abs(simulation.fields().eta - wave * np.cos(phase)).max() / height
-    # Of the grid's dispersion, the damping by the offset, and the height itself; times two.
+    # Errors of the grid's dispersion, of the damping by the offset, and of the height; times two.
     assert error < 2 * phase * ((k * dx) ** 2 / 24 + model.offset * omega * model.dt) + 1e-5
 
 
@@ -187,7 +187,7 @@ def test_digits_are_learned_alike_on_any_number_of_ranks(tmp_path):
         layers[n_ranks] = [np.load(folder / f"{rank}.npy") for rank in range(n_ranks)]
     assert np.load(folder / "layers.npz")["weight0"].shape == (64, 128)
     assert np.array_equal(*layers[2])
-    # 29 steps an epoch, each of which sums 48 digits in another order; momentum sums ten steps.
+    # 29 steps per epoch; each sums 48 digits in another order; momentum sums ten steps.
     tolerance = EPS * 48 * 10 * 8 * 29
     assert 0 < np.abs(layers[1][0] - layers[2][0]).max() < tolerance
 

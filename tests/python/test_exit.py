@@ -41,7 +41,7 @@ import plait
 
 
 def test_what_has_computed_nothing_makes_no_devices_at_its_end():
-    """On a machine with GPUs they would take most of their memory."""
+    """On a machine with GPUs the devices would take most of the memory."""
     given = {"env": os.environ | {"JAX_PLATFORMS": "tpu"}, "capture_output": True, "text": True}
     done = subprocess.run([sys.executable, "-c", LOOKS], **given, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "devices: False\n", "")
@@ -116,13 +116,13 @@ except Exception as error:
 
 
 def test_a_callback_that_fails_leaves_the_exit_code_to_the_program():
-    """As without plait."""
+    """The program's exit code is that without plait."""
     code, text = run(CALLBACK, JAX_NUM_CPU_DEVICES="2")
     assert code == 0 and "caught" in text and "did not look at" not in text, text
 
 
 class Failed:
-    """As an array whose program has failed."""
+    """Acts as an array whose program has failed."""
 
     def __init__(self, text):
         self.text = text
@@ -132,7 +132,7 @@ class Failed:
 
 
 def test_at_exit_failures_of_operations_are_said_and_no_others(monkeypatch):
-    """Who has caught one of XLA's own, as for want of memory, is not known."""
+    """Nobody knows whether the program caught one of XLA's own failures, say for want of memory."""
     ours, other = "plait.CommError: a test of what nobody has seen", "RESOURCE_EXHAUSTED: XLA's"
     monkeypatch.setattr(_queues, "arrays", lambda: [Failed(other), Failed(ours)])
     assert [str(error) for error in _exit.flush()] == [ours]
@@ -146,7 +146,7 @@ GAVE_UP = (
 
 @pytest.mark.parametrize(("first", "then"), [(PEER, GAVE_UP), (GAVE_UP, PEER), (GAVE_UP, GAVE_UP)])
 def test_of_two_devices_one_may_see_that_the_other_gave_up(monkeypatch, first, then):
-    """Which of the two the program catches is chance."""
+    """It is chance which of the two failures the program catches."""
     monkeypatch.setattr(_errors, "_seen", {})
     monkeypatch.setattr(_errors, "_seen_of", {})
     assert jax.local_device_count() > 1
@@ -191,7 +191,7 @@ def test_no_mpi_is_called_without_a_launcher():
 
 
 def test_an_interrupt_waits_until_a_communicator_is_made(monkeypatch):
-    """Its ranks make the duplicates in one order: one of them may not begin again."""
+    """The ranks make the duplicates in one order: no rank may begin again."""
     numbers, add = [], _core.add_self
 
     def add_and_interrupt(label):
@@ -256,7 +256,7 @@ class Broken(io.StringIO):
     ],
 )
 def test_a_failure_that_cannot_be_shown_is_one(monkeypatch, stream, value, why):
-    """A rank that ends without MPI_Abort would have others wait for it for ever."""
+    """Other ranks would wait for ever for a rank that ends without MPI_Abort."""
     monkeypatch.setattr(_exit, "_world", [(1, 2)])
     monkeypatch.setattr(_exit, "_failed", [])
     monkeypatch.setattr(_exit, "_why", [])
@@ -466,7 +466,7 @@ if __name__ == "__main__":
 
 
 def test_a_spawned_child_has_no_communicator(tmp_path):
-    """Nor has another program that a rank starts; a job of its own has."""
+    """Nor has another program that a rank starts; a job that it starts has one."""
     code, text = run_on_two(SPAWNS, tmp_path, *MPI4PY)
     assert code == 0 and text.count("no rank of the launcher's") == 6, text
     assert text.count("2 in a job") == 4, text
@@ -504,6 +504,6 @@ def test_a_program_that_finalizes_mpi_itself(end, code, said, tmp_path):
 
 
 def test_peers_are_told_the_exception_and_not_what_jax_notes_of_it(tmp_path):
-    """JAX adds a note to what is raised through it: the last line of what Python prints."""
+    """JAX adds a note to exceptions that pass through it: the last line that Python prints."""
     _, text = run_on_two(RAISES_IN_JAX, tmp_path, *MPI4PY)
     assert "rank 1: raised TypeError: dot_general requires contracting" in text, text

@@ -1,4 +1,4 @@
-"""What a program communicates: against what it does when it runs, and what the sizes say."""
+"""What a program communicates: compared with a real run, and with the sizes."""
 
 import collections
 import functools
@@ -103,7 +103,7 @@ PROGRAMS = {
 
 
 def lines_of(capfd, program, x):
-    """Texts and sites of what the ranks do, each as often as it is done."""
+    """Texts and sites of the ranks' operations, each as often as it runs."""
     capfd.readouterr()
     plait.set_logging(True)
     try:

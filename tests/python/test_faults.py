@@ -1,7 +1,7 @@
-"""Every fault ends, on every rank that is left, in the named error and in time: real processes.
+"""Real processes: every fault ends in the named error, in time, on every rank that is left.
 
-The table of what MPI itself makes of them (hangs, wrong results reported as success) is in
-docs/guard.md.
+docs/guard.md has the table of what MPI itself does on these faults: hangs, and wrong results
+reported as success.
 """
 
 import functools
@@ -18,14 +18,14 @@ from plait import _launch, _mpi_find
 
 HERE = pathlib.Path(__file__).parent
 TIMEOUT_S = 2
-SLACK_S = 8  # of a busy machine
+SLACK_S = 8  # for a busy machine
 # MPICH pretends that there are two nodes.
 TWO_NODES = {"MPIR_CVAR_NUM_CLIQUES": "2", "MPIR_CVAR_CH4_NETMOD": "ofi"}
 WAYS = {"shared memory": {}, "messages": {"PLAIT_SHARED": "off"}, "two nodes": TWO_NODES}
 JAX_PLATFORMS = "cpu" if platforms.CHOSEN == "cpu" else f"{platforms.CHOSEN},cpu"
 BOTH_WAYS = pytest.mark.parametrize("way", ["shared memory", "messages"])
 
-# The error on ranks that are left, what its text says, and seconds until it comes.
+# The error on the ranks that are left, a part of its text, and the seconds until it comes.
 WANT = {
     **dict.fromkeys(
         ("counts", "counts again", "large counts"), ("MismatchError", "allreduce(float", 1)
@@ -74,7 +74,7 @@ OF_THREE = ("late", "counts, one too late")
 
 @functools.cache
 def job(names, n_ranks, way, program="faulty.py", timeout_s=TIMEOUT_S):
-    """Runs a job once: its rows by fault, its exit code, all that it printed."""
+    """Run a job once: its rows by fault, its exit code, all its output."""
     if _launch.find_launcher is None or _mpi_find.find_mpi() is None:
         pytest.skip("no MPI")
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE"))}
@@ -97,7 +97,7 @@ def job(names, n_ranks, way, program="faulty.py", timeout_s=TIMEOUT_S):
 
 
 def judge(name, rows, ranks, output, text=None):
-    """Every rank of ``ranks`` has the error that is wanted, in time."""
+    """Every rank of ``ranks`` has the expected error, in time."""
     kind, usual_text, bound_s = WANT[name]
     text = usual_text if text is None else text
     assert sorted(rows) == sorted(ranks), output
@@ -107,7 +107,7 @@ def judge(name, rows, ranks, output, text=None):
         assert row["took"] < bound_s + SLACK_S, (name, rank, row)
 
 
-# By messages calls that are known are compared later, when which they were is not known any more.
+# Messages compare known calls later, when it is no longer known which calls they were.
 AT_ONCE = dict.fromkeys(
     (("known calls", "shared memory"), ("known counts", "shared memory")),
     "call this operation with different arguments",
@@ -133,10 +133,10 @@ def test_faults_that_all_ranks_survive(way, n_ranks):
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("name", ["kill", "late"])
 def test_faults_of_one_rank_of_two_nodes(name):
-    rows, code, output = job((name,), 4, "two nodes")  # of 3, MPICH hangs in MPI_Init at times
+    rows, code, output = job((name,), 4, "two nodes")  # with 3, MPICH may hang in MPI_Init
     mine = rows.get(name, {})
     ranks = [0, 1, 2]
-    if name == "late":  # the table is with the rank that gave up first
+    if name == "late":  # the rank that gave up first has the table
         name = "stop"
     judge(name, {rank: row for rank, row in mine.items() if rank in ranks}, ranks, output)
     assert code != 0, output
@@ -144,16 +144,16 @@ def test_faults_of_one_rank_of_two_nodes(name):
 
 @pytest.mark.parametrize("name", OF_THREE)
 def test_one_of_three_does_not_come(name):
-    """By messages, where those who wait poll: that is no progress of the one that they wait for."""
+    """By messages, where waiting ranks poll: polling is no progress of the rank they wait for."""
     rows, code, output = job((name,), 3, "messages")
     mine = rows.get(name, {})
     judge(name, {rank: row for rank, row in mine.items() if rank < 2}, [0, 1], output)
-    assert (code == 0) == (name != "late"), output  # for want of others a rank ends the job
+    assert (code == 0) == (name != "late"), output  # a rank ends the job because others are missing
     assert all(row["took"] > TIMEOUT_S for row in mine.values())
 
 
-# All of them where ranks see each other; by messages one of each kind: a rank that says that it
-# ends, that leaves without a word, that is killed, and that does nothing any more.
+# All faults where ranks see each other. By messages one fault of each kind: a rank that announces
+# its end, a rank that leaves silently, a rank that is killed, and a rank that hangs.
 GONE = [(name, "shared memory") for name in WANT if name not in (*faulty.TOGETHER, OF_THREE[1])]
 GONE += [(name, "messages") for name in ("raise in a loop", "exit", "kill", "stop")]
 
@@ -164,9 +164,9 @@ def test_faults_of_one_rank(name, way):
     rows, code, output = job((name,), 2, way)
     mine = rows.get(name, {})
     judge(name, {rank: row for rank, row in mine.items() if rank == 0}, [0], output)
-    if name == "late" and way == "shared memory":  # and lives on
+    if name == "late" and way == "shared memory":  # rank 0 lives on
         assert "rank 0 ends with 1, since it gave up waiting for others" in output
-    if name == "late" or (name == "stop" and 1 in mine):  # comes when nobody waits any more
+    if name == "late" or (name == "stop" and 1 in mine):  # rank 1 comes when nobody waits any more
         assert mine[1]["kind"] in ("TimeoutError", "PeerError", "none"), output
     else:
         assert 1 not in mine, output
@@ -180,7 +180,7 @@ def test_a_first_use_without_all_ranks_says_that_it_needs_them():
     assert "duplicate the communicator: nobody came for 2." in row["text"]
     assert "needs all of its ranks, also if it is a message: call plait.Comm(comm)" in row["text"]
     assert rows["early message"][1]["kind"] == "none" and code != 0, output
-    # What the first has given up it does not begin again: the last would be left with halves.
+    # Rank 0 does not restart what it gave up: rank 1 would be left with halves.
     again = rows["early again"]
     assert again[0]["kind"] == "CommError", output
     assert "has given up this communicator: others were not there" in again[0]["text"]
@@ -202,7 +202,7 @@ def test_a_process_with_several_devices_of_a_mesh_ends(name, way):
     [("busy kill one", "has ended"), ("busy raise one", "raised ValueError: boom")],
 )
 def test_a_process_ends_with_an_operation_begun(name, text):
-    """On a GPU it is the other one's stream that waits, and a thread of plait's that says so."""
+    """On a GPU the other process's stream waits, and a thread of plait reports that."""
     _, code, output = job((name,), 2, "shared memory", "faulty_mesh.py")
     assert "PeerError" in output and text in output and code != 0, output
 
@@ -233,7 +233,7 @@ def test_a_process_ends_before_the_first_operation_on_a_mesh(name, text):
 
 
 def test_an_adjoint_that_one_rank_has_dropped():
-    """Messages of tangents have a communicator of their own: the time limit ends the wait."""
+    """Messages of tangents have their own communicator: the time limit ends the wait."""
     rows, code, output = job(("ignored adjoint",), 2, "shared memory")
     mine = rows["ignored adjoint"]
     assert [mine[rank]["kind"] for rank in range(2)] == ["TimeoutError"] * 2, output

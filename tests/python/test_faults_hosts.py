@@ -1,7 +1,7 @@
-"""Two hosts: that every fault ends on all of them, by an error with a name; and `plait run` there.
+"""Two hosts: every fault ends on both hosts in a named error; and `plait run` on two hosts.
 
-Ranks on another host cannot be seen. Two ranks, one a host, have messages alone; of four, two
-share a host, and meet by the transport ``cluster``.
+Ranks on another host cannot be seen. Two ranks, one on each host, have messages alone. With four
+ranks, two share a host, and all meet by the transport ``cluster``.
 """
 
 import json
@@ -15,7 +15,7 @@ import two_hosts
 from plait import _launch, _mpi_find
 from test_faults import HERE, TIMEOUT_S, judge
 
-LIMIT_S = 150  # of a job; the guard's bound is far below
+LIMIT_S = 150  # for a job; the guard's bound is far below
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def is_open_mpi(hosts):
 
 
 def environment_of(placed):
-    """That of a job over both hosts, with what the launcher is told of them."""
+    """The environment of a job over both hosts, with what the launcher is told of them."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "PRTE"))}
     return env | {"PLAIT_TIMEOUT": str(TIMEOUT_S), "JAX_PLATFORMS": "cpu"} | placed
 
@@ -70,7 +70,7 @@ class Job:
         self.output = ""
 
     def until(self, word):
-        """Reads what it prints, up to a line with this word."""
+        """Read the job's output, up to a line with this word."""
         for line in self.process.stdout:
             self.output += line
             if word in line:
@@ -78,7 +78,7 @@ class Job:
         raise AssertionError(self.output)
 
     def end(self):
-        """Its rows by fault and rank, and its exit code."""
+        """The job's rows by fault and rank, and its exit code."""
         self.output += self.process.communicate(timeout=LIMIT_S + 30)[0]
         rows = {}
         for line in self.output.splitlines():
@@ -102,12 +102,12 @@ def test_faults_that_all_ranks_survive(hosts, has_hydra, n_ranks):
     assert code == 0, job.output
 
 
-# Of two ranks none sees the other be killed, and the launcher ends the job.
+# With two ranks neither sees the other be killed, and the launcher ends the job.
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "sizes"), [("raise", (2, 4)), ("kill", (4,)), ("late", (4,))])
 def test_faults_of_one_rank(hosts, has_hydra, name, sizes):
     jobs = {n_ranks: Job(hosts, [name], n_ranks) for n_ranks in sizes}
-    text = "nobody came for 2" if name == "late" else None  # the table is on the other host
+    text = "nobody came for 2" if name == "late" else None  # the other host has the table
     for n_ranks, job in jobs.items():
         rows, code = job.end()
         left = range(n_ranks - 1)
@@ -117,7 +117,7 @@ def test_faults_of_one_rank(hosts, has_hydra, name, sizes):
 
 
 def test_the_network_is_cut(hosts, has_hydra):
-    """Nothing comes any more, and MPI reports nothing: the limit of time ends all waits."""
+    """No more data comes, and MPI reports nothing: the time limit ends all waits."""
     jobs = {n_ranks: Job(hosts, ["cut"], n_ranks) for n_ranks in (2, 4)}
     for job in jobs.values():
         job.until("begun")
@@ -160,9 +160,9 @@ print(plait.allreduce(jnp.ones(2), op=plait.SUM))
 
 
 def run(hosts, is_open_mpi, n_ranks, *program, folder=None, **settings):
-    """A job over both hosts; its lines by rank, those of the output first.
+    """Run a job over both hosts; its lines by rank, the output first.
 
-    Open MPI's launcher has at times something to say itself.
+    Open MPI's launcher sometimes prints lines of its own.
     """
     placed = (hosts.open_mpi if is_open_mpi else hosts.hydra)(n_ranks)
     command = [sys.executable, "-m", "plait", "run", "-n", n_ranks, "--timeout", LIMIT_S, *program]
@@ -201,7 +201,7 @@ def test_run_prints_whole_lines_with_labels(hosts, is_open_mpi, tmp_path):
 
 
 def test_run_takes_no_folder_that_hosts_share_for_one_host(hosts, is_open_mpi, tmp_path):
-    """A pipe with a name opens for writing on each, and nobody reads it but on one."""
+    """A named pipe opens for writing on each host, but only one host reads it."""
     given = {"PLAIT_RUN_FOLDER": "of another job", "PLAIT_RUN_WRAPPER": "1"}
     program = write(tmp_path, SETTINGS)
     said = run(hosts, is_open_mpi, 2, program, folder=tmp_path, **given)
@@ -233,7 +233,7 @@ KILLED = '"$@" "$0" & until [ -e "$0/0" ] && [ -e "$0/1" ]; do sleep 0.1; done; 
 
 
 def test_run_that_is_killed_leaves_nothing(hosts, is_open_mpi, tmp_path):
-    """What is left is looked at after every test."""
+    """A check after every test looks at what is left."""
     placed = (hosts.open_mpi if is_open_mpi else hosts.hydra)(2)
     command = [sys.executable, "-m", "plait", "run", "-n", 2, write(tmp_path, UNENDING)]
     script = ["sh", "-c", KILLED, tmp_path, *command]

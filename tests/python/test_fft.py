@@ -176,7 +176,7 @@ MATRICES = {  # on Explicit axes of 2 devices, with numpy's version of each
 @pytest.mark.long
 @pytest.mark.parametrize(("f", "of_numpy"), MATRICES.values(), ids=MATRICES)
 def test_jacobians_on_explicit_axes(f, of_numpy):
-    """Without jax.set_mesh: the bases that JAX makes for them have no type of the mesh."""
+    """Without jax.set_mesh: JAX makes bases for Jacobians whose types have no mesh."""
     mesh, a = meshes.make((2,), AxisType.Explicit), meshes.random((4, 4))
     x = meshes.put(a, mesh, P("a"))
     columns = [of_numpy(unit) for unit in np.eye(16).reshape(16, 4, 4)]
@@ -191,7 +191,7 @@ def test_jacobians_on_explicit_axes(f, of_numpy):
     second = np.einsum("...ij,ik,jl->...ijkl", 2 * matrix, np.eye(4), np.eye(4))
     for jac in (jax.hessian, lambda g: jax.jacrev(jax.jacrev(g))):
         np.testing.assert_allclose(jax.jit(jac(square))(x), second, atol=1e-13)
-        with jax.set_mesh(mesh):  # which jnp functions want here, too
+        with jax.set_mesh(mesh):  # jnp functions need the mesh here, too
             np.testing.assert_allclose(jac(square)(x), second, atol=1e-13)
     many = jnp.stack([x, 2 * x, x])
     want = np.stack([of_numpy(v) for v in np.asarray(many)])
@@ -264,7 +264,7 @@ def test_permuted_devices():
 
 
 def test_mesh_of_other_devices_is_refused():
-    """Of the same shape, so that nothing else would show that it is not the operand's."""
+    """A mesh of the same shape, so that nothing else shows that it is not the operand's mesh."""
     x = meshes.put(np.zeros((4, 4, 4)), meshes.make((2, 2)), P("a", "b"))
     for devices in (jax.devices()[3::-1], jax.devices()[:-5:-1]):
         other = jax.sharding.Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
@@ -285,7 +285,7 @@ def test_mesh_of_other_devices_is_refused():
 
 
 def test_errors_of_a_split_that_was_taken_say_so():
-    """In a jit on Auto axes it is a guess, which is wrong for each of these."""
+    """In a jit on Auto axes the split is a guess, which is wrong for each of these functions."""
     x = meshes.put(np.zeros((8, 6, 8)), meshes.make((2, 2, 2)), P("a", None, "b"))
     split = "('a', 'b', 'c') was taken, by the order of the mesh's axes: say it with spec="
     cure = "leave one whole, or give layout='natural' or a PartitionSpec"

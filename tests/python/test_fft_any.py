@@ -1,4 +1,4 @@
-"""Transforms of real numbers, of any axes, of sizes that the mesh does not divide: numpy.fft."""
+"""Transforms of real numbers, of any axes, of sizes that the mesh does not divide, by numpy.fft."""
 
 import jax
 import jax.numpy as jnp
@@ -50,7 +50,7 @@ def test_real_there_and_back(shape, layout, dtype, size):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_padding_of_results_is_asked_for(layout):
-    """What has it silently would be taken for data: by the way back, by frequencies."""
+    """Unasked padding would be taken for data: by the inverse transform, by frequencies."""
     mesh, spec = meshes.make((2, 4)), P("a", None, "b") if layout == "natural" else P("a", "b")
     x = meshes.put(meshes.random((4, 8, 8), "float32"), mesh, spec)
     text = r"axis 2 of the result has 5 elements, .* 4 devices .* shape=\(4, 8, 8\) .* padded to 8"
@@ -136,7 +136,7 @@ LONE_MESHES, FORMS = [(2,), (4,), (2, 4)], ["n", "2 x n", "n x 3"]
 
 
 def lone(shape, form, n):
-    """A mesh, a size in which n is split over all of it, its spec, and which axis n is."""
+    """A mesh, a size in which n is split over the whole mesh, its spec, and the axis of n."""
     mesh = meshes.make(shape)
     size = {"n": (n,), "2 x n": (2, n), "n x 3": (n, 3)}[form]
     axis = len(size) - 1 if form == "2 x n" else 0
@@ -252,7 +252,7 @@ def test_minus_one_in_s_is_what_there_is(name, s):
 
 @pytest.mark.parametrize("n_parts", [1, 2])
 def test_axes_of_vmap_count_too(n_parts):
-    """More of them than the core takes are refused before the program runs."""
+    """More axes than the core takes are refused before the program runs."""
     where = {"mesh": meshes.make((n_parts,)), "spec": P("a")}
     x = jnp.ones((2,) * 9)
     for call, name in [
@@ -270,7 +270,7 @@ def test_axes_of_vmap_count_too(n_parts):
 
 @pytest.mark.parametrize("is_real", [False, True])
 def test_shape_of_a_batch(is_real):
-    """With the batch axis, as that of the array is, or without."""
+    """shape= with the batch axis, as in the array, or without it."""
     mesh, there = meshes.make((2,)), plait.fft.prfft3d if is_real else plait.fft.pfft3d
     back = plait.fft.pirfft3d if is_real else plait.fft.pifft3d
     a = meshes.random((3, 4, 6, 5))
@@ -307,7 +307,7 @@ def test_errors():
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("n, axis, shape", [(101, 1, (4, 101)), (64, 0, (64, 8)), (15, 0, (15, 8))])
 def test_lines_of_real_numbers_do_not_know_their_neighbours(n, axis, shape):
-    """Also where two go through one complex transform: other sizes, zeros, a NaN."""
+    """Even if two lines share a complex transform: other sizes, zeros, a NaN."""
     sizes = np.ones(shape[1 - axis])
     sizes[1:4] = 1e-12, 0, np.nan
     x = meshes.random(shape) * (sizes[None] if axis == 0 else sizes[:, None])

@@ -1,4 +1,4 @@
-"""Operations inside primitives of other libraries: those of lineax, by which optimistix solves."""
+"""Operations inside primitives of other libraries: those of lineax, which optimistix solves by."""
 
 import functools
 
@@ -91,7 +91,7 @@ def test_solves_in_loops_and_branches(wrap):
 
 
 def test_a_solve_is_in_the_order_of_the_program():
-    """Its token is that of the operations around it: none begins anew."""
+    """The solve uses the token of the operations around it; no new token begins."""
 
     def f(b):
         return total(solve(total(b)))
@@ -111,7 +111,7 @@ def test_solves_without_operations_stay_as_they_are():
 
 
 class Summed(lx.AbstractLinearOperator):
-    """An operator of the user's own, in which no program is seen before it is called."""
+    """An operator of the user, whose program nobody sees before the operator is called."""
 
     matrix: jax.Array
 
@@ -159,7 +159,7 @@ def newton(b):
 @pytest.mark.long(keep=1)
 @COMPILED
 def test_newton_krylov(wrap):
-    """It linearizes what it is given, and solves by products with that."""
+    """Newton's method linearizes its function, and solves by products with the linearization."""
     y = wrap(newton)(B)
     assert np.allclose(A @ y + 0.1 * y**3, B, atol=1e-4)
     slope = wrap(jax.grad(lambda b: jnp.sum(newton(b))))(B)
@@ -171,7 +171,7 @@ def test_newton_krylov(wrap):
 
 @COMPILED
 def test_global_arrays(wrap):
-    """The operator's product is a sum over the devices of a mesh, whose axes are Auto in lineax."""
+    """The operator's product is a sum over the devices of a mesh; in lineax its axes are Auto."""
     mesh = meshes.make((4,))
     rng = np.random.default_rng(0)
     u, b = rng.standard_normal((2, 8)).astype(np.float32)
@@ -185,7 +185,7 @@ def test_global_arrays(wrap):
     assert np.allclose(wrap(solved)(u, b), want, atol=1e-4)
 
 
-# ---- what it is said of --------------------------------------------------------------------------
+# ---- what keep_order takes -----------------------------------------------------------------------
 
 
 def test_only_primitives_that_do_what_they_lower():

@@ -1,7 +1,7 @@
-"""What `plait doctor` makes of two ranks that try whether MPI reads GPUs' memory.
+"""`plait doctor` judges two ranks that try whether MPI reads GPUs' memory.
 
-The GPUs of whole jobs are stand-ins of tests/c: memory of the host, which any MPI reads, or at
-addresses that are none of the host's, which ends an MPI that tries.
+In whole jobs, stand-ins of tests/c replace the GPUs. Their memory is host memory, which any MPI
+reads, or has addresses outside the host's, which end an MPI that tries.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ def said(**facts):
 
 @pytest.fixture
 def job(monkeypatch, tmp_path):
-    """A job that a test describes: what it does in the place of the ranks, and what is kept."""
+    """A job that a test describes: its outcome in place of the ranks, and what is kept."""
     file = tmp_path / "cache" / "gpu-aware" / "0123"
     places = said(distance=1, places=[[KEY, str(file)]] * 2)
     monkeypatch.setattr(_info, "gpus", lambda: ["stand-in, 1.0 GiB, sm_90"])
@@ -115,7 +115,7 @@ def test_a_launcher_of_the_user(monkeypatch):
 
 @pytest.fixture(scope="module")
 def stand_ins(tmp_path_factory):
-    """A folder with a driver and a toolkit."""
+    """A folder with stand-ins of the driver and the toolkit."""
     folder = tmp_path_factory.mktemp("stand-ins")
     source = ROOT / "tests" / "c"
     toolkit = [source / f"fake_cuda_{part}.c" for part in ("toolkit", "blas", "solver")]
@@ -132,7 +132,7 @@ def stand_ins(tmp_path_factory):
 
 @pytest.fixture
 def gpus(stand_ins, monkeypatch, tmp_path):
-    """Two stand-ins of GPUs, and nothing remembered."""
+    """Two stand-ins of GPUs, with nothing remembered."""
     if importlib.util.find_spec("mpi4py") is None:
         pytest.skip("mpi4py is not installed")
     monkeypatch.setenv("PLAIT_CUDA_DIR", str(stand_ins))
@@ -153,7 +153,7 @@ def gpus(stand_ins, monkeypatch, tmp_path):
 
 @pytest.mark.long
 def test_a_library_that_says_no_is_not_tried(gpus, monkeypatch):
-    """As the wheels of MPICH and Open MPI do: they are built without CUDA."""
+    """The MPI says no, as the wheels of MPICH and Open MPI do, which are built without CUDA."""
     monkeypatch.setenv("PLAIT_FAKE_HIDDEN", "1")
     [finding] = _gpu_aware.check()
     assert finding.severity == NOTE and "MPI says that it does not read" in finding.seen

@@ -32,7 +32,7 @@ def split(array, parts):
 
 
 def everything(case, x, dirty, spec=None):
-    """All five operations on one array, and on a padded one whose ghosts are anything."""
+    """All five operations, on an array and on a padded array with arbitrary ghosts."""
     given = {"boundary": case.boundary, "shape": case.shape, "spec": spec}
     return {
         "pad": plait.halo.pad(x, case.width, **given),
@@ -44,7 +44,7 @@ def everything(case, x, dirty, spec=None):
 
 
 class Case:
-    """Arguments, and what NumPy makes of them."""
+    """Arguments of a test, and the results of NumPy."""
 
     def __init__(self, parts, width, boundary, shape=None):
         self.parts, self.width, self.shape = parts, width, shape
@@ -62,7 +62,7 @@ class Case:
         }
 
     def check(self, mesh, spec, size, seed=0):
-        """Integers, so that sums are exact; every operation beside NumPy."""
+        """Compare every operation with NumPy, on integers, so that sums are exact."""
         x = np.round(meshes.random(size, seed=seed) * 8)
         rooms = zip(size, self.parts, pairs(self.width), strict=True)
         dirty = [n + (lo + hi) * k for n, k, (lo, hi) in rooms]
@@ -92,7 +92,7 @@ def test_as_numpy(shape, width, boundary, kind):
 
 @pytest.mark.parametrize("words", list(itertools.permutations(BOUNDARIES, 2))[::2])
 def test_boundaries_differ_by_axis(words):
-    """Corners beyond two ends follow both axes' rules."""
+    """Corners beyond the ends of two axes follow the rules of both axes."""
     Case((2, 4), (3, (2, 1)), words).check(meshes.make((2, 4)), P("a", "b"), (4, 8))
 
 
@@ -125,7 +125,7 @@ def test_ghosts_lie_directly_around_the_data():
 
 
 def test_padding_and_ghosts_are_not_read():
-    """Not a number in all of them leaves results as they were."""
+    """NaN in all padding and ghosts leaves results as they were."""
     mesh, width, given = meshes.make((4,)), (2, 1), {"boundary": "reflect", "shape": (9, 3)}
 
     def put(a):
@@ -226,7 +226,7 @@ def test_fold_of_pad_counts_copies(boundary):
 @pytest.mark.long(keep=2)
 @pytest.mark.parametrize("boundary", BOUNDARIES)
 def test_gradient_of_a_smoothness_prior(boundary):
-    """Value, gradient, jvp and Hessian-vector product of a function that is not linear."""
+    """Value, gradient, jvp and Hessian-vector product of a nonlinear function."""
     mesh = meshes.make((2, 2))
     given = {"boundary": boundary, "shape": (4, 3, 2), "spec": P("a", "b")}
     width = (1, (2, 0), 0)
@@ -285,7 +285,7 @@ def test_vmap_at_any_depth_is_one_exchange(name):
 @pytest.mark.long(keep=5)
 @pytest.mark.parametrize("dtype", list(_core.dtypes()))
 def test_dtypes(dtype):
-    """Every dtype moves; what can be added is folded, exactly where numbers are small integers."""
+    """Every dtype moves; dtypes with addition are folded, exactly for small integers."""
     mesh = meshes.make((4,))
     case = Case((4, 1), ((2, 1), 1), "edge")
     a = meshes.random((8, 3), "int8").astype("float32") % 4
@@ -363,7 +363,7 @@ def test_bad_input(name, given, error, text):
 @pytest.mark.long(keep=2)
 @pytest.mark.parametrize("name", [*ADJOINT, "unpad"])
 def test_a_trace_on_auto_axes_must_be_told_the_split(name):
-    """Another split is another result, which the mesh's order does not know."""
+    """Another split is another result, and the order of the mesh does not tell the split."""
     mesh = meshes.make((2, 2))
     a = np.round(meshes.random((8, 8)) * 8)
 
@@ -383,7 +383,7 @@ def test_a_trace_on_auto_axes_must_be_told_the_split(name):
 
 @pytest.mark.parametrize("name", [*ADJOINT, "unpad"])
 def test_auto_axes_beside_explicit_ones(name):
-    """The type of a traced array says nothing of them."""
+    """The type of a traced array does not tell the Auto axes."""
     kinds = (AxisType.Auto, AxisType.Explicit)
     mesh = Mesh(meshes.make((2, 2)).devices, ("a", "b"), axis_types=kinds)
     x = meshes.put(np.round(meshes.random((8, 8)) * 8), mesh, P("a", "b"))

@@ -166,7 +166,7 @@ def test_damaged_headers(tmp_path, descr, shape, text):
 
 
 def test_what_is_at_the_path(tmp_path):
-    """A link stays one, a private file private; any name that NumPy takes."""
+    """A link stays a link, a private file stays private; any name that NumPy takes."""
     target, link = tmp_path / "target.npy", tmp_path / "link.npy"
     np.save(target, np.zeros(2))
     target.chmod(0o600)
@@ -180,7 +180,7 @@ def test_what_is_at_the_path(tmp_path):
 
 
 def test_a_read_only_file_is_replaced(tmp_path, monkeypatch):
-    """What comes into its place is written before it is read-only, which stops all but root."""
+    """The new file is written before it becomes read-only, which would stop all but root."""
     path, modes, write = tmp_path / "x.npy", [], _io._write
 
     def look_and_write(name, *rest):
@@ -196,7 +196,7 @@ def test_a_read_only_file_is_replaced(tmp_path, monkeypatch):
 
 
 def test_what_is_at_the_path_and_no_file(tmp_path, monkeypatch):
-    """Nothing is written, and it is what it was: a device would be gone from the machine."""
+    """Nothing is written, and the target stays: else a device would be gone from the machine."""
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
     os.mkdir("folder")

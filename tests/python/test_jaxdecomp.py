@@ -24,8 +24,8 @@ from plait.compat import jaxdecomp
 SIZE = (8, 16, 24)
 AUTO, EXPLICIT = AxisType.Auto, AxisType.Explicit
 NAMES = ("x", "y", "z")
-# Mesh, spec of the operand, and what jaxDecomp 0.3.1 gives there: the spec of its spectrum, of
-# what comes back, of transposeXtoY and transposeXtoZ. (None: it fails there; what plait gives.)
+# Mesh, spec of the operand, and the specs that jaxDecomp 0.3.1 gives there to its spectrum, its
+# inverse, transposeXtoY and transposeXtoZ. BEYOND: jaxDecomp fails there; what plait gives.
 CASES = [
     ((2, 4), P("x", "y"), P("x", "y"), P("x", "y"), P("y", "x"), P("y", "x")),
     ((8, 1), P("x", "y"), P(None, "x"), P("x"), P(None, "x"), P(None, "x")),
@@ -206,7 +206,7 @@ def test_real_transforms_have_no_padding(kind):
         assert (sum(q**2 for q in k)).shape == y.shape
         np.testing.assert_allclose(k[2].ravel(), 2 * np.pi * np.fft.rfftfreq(size[2], 0.5))
     y = jaxdecomp.pfft3d(jnp.ones((4, 8, 7)))
-    assert jaxdecomp.rfftfreq3d(y)[2].shape == (1, 4, 1)  # as there
+    assert jaxdecomp.rfftfreq3d(y)[2].shape == (1, 4, 1)  # as in jaxDecomp
 
 
 def test_frequencies():
@@ -283,7 +283,7 @@ def test_transposes(kind):
 
 
 def as_oracle(extents, periods):
-    """Widths and boundaries as the oracle takes them."""
+    """Widths and boundaries in the oracle's form."""
     words = ["periodic" if flag else "zero" for flag in periods]
     return [(n, n) for n in extents], words
 
@@ -312,7 +312,7 @@ def test_halo_exchange(shape, periods):
 
 @pytest.mark.parametrize("kinds", [(AUTO, EXPLICIT), (EXPLICIT, AUTO)])
 def test_halo_exchange_on_auto_axes_beside_explicit_ones(kinds):
-    """The type says nothing of the former; an eager array does."""
+    """The type does not tell the Auto axes; an eager array does."""
     a = np.arange(64.0).reshape(8, 8, 1)
     mixed = Mesh(make((2, 2)).devices, ("x", "y"), axis_types=kinds)
     x, same = (jax.device_put(a, NamedSharding(m, P("x", "y"))) for m in (mixed, make((2, 2))))
@@ -347,7 +347,7 @@ def test_early_releases():
     np.testing.assert_array_equal(np.asarray(edge)[0, 1:3, 1:5], a[0, :2])
     added = jaxdecomp.halo_exchange(padded, (2, 1), (True, True), reduce_halo=True)
     full = oracle.halo_exchange(want, (2, 4, 1), *as_oracle((2, 1, 0), (1, 1, 1)))
-    for lines in np.split(full, 2):  # views: each part is changed where it is
+    for lines in np.split(full, 2):  # views: each part is changed in place
         lines[2:4] += lines[:2]
         lines[-4:-2] += lines[-2:]
     for columns in np.split(full, 4, 1):
@@ -377,7 +377,7 @@ def test_derivatives(shape):
         return jnp.fft.ifftn(jnp.fft.fftn(v) * filter_).real
 
     want = jax.jit(jax.jacfwd(reference))(jnp.asarray(a))
-    # Eager calls meet the same rules on every mesh: each derivative is taken so on one.
+    # All meshes have the same eager rules: each eager derivative is taken on one mesh.
     eager = {(2, 4): [jax.jacfwd(f)], (4, 1): [jax.jacrev(f)]}.get(shape, [])
     for jacobian in (*eager, jax.jit(jax.jacfwd(f)), jax.jit(jax.jacrev(f))):
         np.testing.assert_allclose(jacobian(x), want, atol=1e-12)
@@ -388,7 +388,7 @@ def test_derivatives(shape):
 
 
 def test_derivatives_of_arrays_of_numpy():
-    """Under an eager derivative what a tracer stands for may be one, which is on no mesh."""
+    """In an eager derivative, a tracer may stand for a NumPy array, which is on no mesh."""
     a = meshes.random((4, 4, 4))
     for f in (jaxdecomp.pfft3d, lambda v: jaxdecomp.halo_exchange(v, (1, 1, 0), (True,) * 3)):
         gradient = jax.grad(lambda v, f=f: jnp.sum(jnp.abs(f(v)) ** 2))
@@ -588,7 +588,7 @@ def test_errors():
         "pfft3d": jaxdecomp.pfft3d,
         "slice_pad": lambda v: jaxdecomp.slice_pad(v, 1),
     }
-    for name, call in inside.items():  # which would take the part for a whole array
+    for name, call in inside.items():  # they would take the part for a whole array
         with pytest.raises(TypeError, match=f"{name}: takes global arrays; call it outside"):
             jax.shard_map(call, mesh=mesh, in_specs=P("x", "y"), out_specs=P("x", "y"))(held)
     with pytest.raises(ValueError, match="compiled for 8 devices"):
@@ -611,9 +611,9 @@ HALO = ((1, 1), (True, True))
 
 @pytest.mark.parametrize("parts", [(4, 1), (1, 4), (2, 2)])
 def test_vmap_over_an_axis_that_the_mesh_splits(parts):
-    """The array says which axes of the mesh are the batch's: not the first one splits axis 0."""
+    """The array tells the mesh axes of the batch: axis 0 is not split over the first mesh axis."""
     mesh = jax.make_mesh((2, *parts), ("c", "z", "y"), axis_types=(AxisType.Auto,) * 3)
-    sharding = NamedSharding(mesh, P("c", "z", "y", None))  # of four axes, whatever has one device
+    sharding = NamedSharding(mesh, P("c", "z", "y", None))  # all four axes, even of one device
     a = meshes.random((2, 16, 16, 16), "complex128")
     x = jax.device_put(a, sharding)
     k = jax.vmap(jaxdecomp.pfft3d)(x)
@@ -630,7 +630,7 @@ def test_vmap_over_an_axis_that_the_mesh_splits(parts):
 
 @pytest.mark.parametrize(("sizes", "is_known"), [((2, 4, 1), False), ((1, 4, 2), True)])
 def test_a_batch_whose_split_jit_does_not_show(sizes, is_known):
-    """Either the batch is split over the first axis of the mesh, or each array is: one is wrong."""
+    """The mesh's first axis splits either the batch or each array; one guess would be wrong."""
     mesh = jax.make_mesh(sizes, ("c", "z", "y"), axis_types=(AxisType.Auto,) * 3)
     a = meshes.random((2, 16, 16, 16), "float64")
     x = jax.device_put(a, NamedSharding(mesh, P("c", "z", "y")))

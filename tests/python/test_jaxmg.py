@@ -1,4 +1,4 @@
-"""plait.compat.jaxmg: the layouts of JAXMg, its rules and texts, its README's examples."""
+"""plait.compat.jaxmg: JAXMg's layouts, rules and texts, and its README's examples."""
 
 import functools
 
@@ -26,7 +26,7 @@ def on(a, ndev, kind=AxisType.Auto):
 
 
 def by_hand(a, T_A, ndev):
-    """The definition, column by column."""
+    """The definition of the layout, column by column."""
     n = a.shape[1]
     shard = n // ndev
     if T_A >= shard:
@@ -40,7 +40,7 @@ def by_hand(a, T_A, ndev):
 
 
 TILES = [1, 2, 3, 5, 64, 2000]
-# Tile, devices, columns: of few on each device, and of other sizes with two tiles each.
+# Tile, devices, columns: few columns on each device, and other sizes with two tiles each.
 TILINGS = [(t, d, d * i) for t, d, i in pairwise(TILES, [1, 2, 4, 8], [2, 3, 4, 10])]
 OTHERS = [(1, 1), (1, 3), (1, 33), (1, 257), (2, 100), (4, 100), (8, 1000)]
 TILINGS += [(TILES[(i + j) % 6], *size) for i, size in enumerate(OTHERS) for j in (0, 2)]
@@ -82,7 +82,7 @@ def test_dtypes_under_jit(dtype, kind):
     f = jax.jit(lambda x: jaxmg.undo_cyclic_1d_layout(jaxmg.cyclic_1d_layout(x, 3), 3))
     if kind == AxisType.Explicit:
         assert np.array_equal(f(x), a)
-    else:  # where the type does not say how it is split
+    else:  # the type does not tell the split
         with pytest.raises(ValueError, match="A must be sharded along the columns"):
             f(x)
 
@@ -178,7 +178,7 @@ def test_no_collective_of_xla():
 
 
 def test_readme_diagonal():
-    """N = 12, T_A = 2, two devices: who has which columns."""
+    """N = 12, T_A = 2, two devices: the owner of each column."""
     a = jax.device_put(
         jnp.diag(jnp.arange(1, 13, dtype=jnp.float32)),
         NamedSharding(meshes.make((2,)), COLUMNS),

@@ -1,4 +1,4 @@
-"""plait.compat.jaxmg_grid: what JAXMg 1.0 to 1.4 has, on grids of devices, with its texts."""
+"""plait.compat.jaxmg_grid: functions of JAXMg 1.0 to 1.4, on grids of devices, with its texts."""
 
 import functools
 
@@ -62,7 +62,7 @@ def test_solvers(shape, spec, kind, dtype):
     assert v.sharding.is_equivalent_to(x.sharding, 2) and is_good(status, mesh)
     values, status = jaxmg_grid.syevd(x, T_A, return_eigenvectors=False, return_status=True)
     assert np.allclose(values, w, rtol=100 * meshes.eps(dtype)) and is_good(status, mesh)
-    assert np.array_equal(x, a)  # it is as it was
+    assert np.array_equal(x, a)  # the operand is as it was
 
 
 @pytest.mark.long(keep=1)
@@ -100,7 +100,7 @@ def test_decompositions(shape, spec, kind, dtype):
 
 @pytest.mark.parametrize("shape, spec, kind, dtype", GRIDS[2:3])
 def test_in_programs(shape, spec, kind, dtype):
-    """Those of an outer jax.jit give operands, too, so that it may donate them."""
+    """Functions for an outer jax.jit return operands, too, so that it may donate them."""
     mesh = meshes.make(shape, kind)
     a, t = matrices.definite(N, dtype), meshes.random((M, N), dtype, 1)
     b, c = meshes.random((N, 2), dtype, 2), meshes.random((M, 2), dtype, 3)
@@ -218,7 +218,7 @@ def test_where_a_matrix_is():
             in_jit = jax.jit(lambda a: jaxmg_grid.syevd(a, T_A)[1])(meshes.put(a, own, spec))
         matrices.check_solution(a, s, b)
         assert np.array_equal(v, want) and np.array_equal(in_jit, want)
-        # A program may be in a mesh of its own.
+        # The context may have another mesh.
         with jax.set_mesh(meshes.make((4,), kind)):
             y = meshes.put(a, own, spec)
             s, status = jaxmg_grid.potrs(y, meshes.put(b, own), T_A, return_status=True)
@@ -228,7 +228,7 @@ def test_where_a_matrix_is():
 
 
 def refused():
-    """A mesh of 2 x 2, a square matrix, a wide one, a right-hand side, and all functions."""
+    """A mesh of 2 x 2, a square matrix, a wide matrix, a right-hand side, and all functions."""
     mesh = meshes.make((2, 2))
     others = ("__version__", "device_supports_vmm", "utils")
     names = [name for name in jaxmg_grid.__all__ if name not in others]

@@ -50,7 +50,7 @@ def check_vectors(a, w, v):
 
 
 def indefinite(n, dtype="float64"):
-    """Hermitian, with vectors that are not real where the dtype is not."""
+    """Hermitian, with complex vectors if the dtype is complex."""
     a = meshes.random((n, n), dtype)
     return (a + a.conj().T).astype(dtype)
 
@@ -79,7 +79,7 @@ def test_by_columns(ndev, n, T_A, dtype):
     assert w.is_fully_replicated and v.sharding.is_equivalent_to(x.sharding, 2)
     values = jaxmg.syevd(on(h, ndev), T_A, mesh, COLUMNS, return_eigenvectors=False)
     assert np.abs(values - w).max() <= matrices.limit(n, dtype) * matrices.norm(h)
-    assert np.array_equal(x, a)  # it is as it was
+    assert np.array_equal(x, a)  # the operand is as it was
 
 
 @pytest.mark.parametrize("ndev, n, T_A, dtype", FEW)
@@ -99,7 +99,7 @@ def test_of_what_is_dealt_out(ndev, n, T_A, dtype):
     assert y.shape == v.shape == x.shape and y.sharding.is_equivalent_to(x.sharding, 2)
     check_inverse(a, jaxmg.undo_cyclic_1d_layout(y, T_A))
     check_vectors(h, w, jaxmg.undo_cyclic_1d_layout(v, T_A))
-    # A matrix that is dealt out in other tiles than it is said to be is a permuted one.
+    # A matrix in other tiles than stated is read as a permuted matrix.
     if n == 12 and ndev == 2:
         plain = on(np.diag(np.arange(1.0, n + 1)) + 0.9 * np.eye(n, k=-1), ndev)
         _, status = jaxmg.potrs(
@@ -155,7 +155,7 @@ def test_by_rows(pad, ndev, n, T_A, dtype):
 
 
 def test_triangles():
-    """The lower triangle of what is split by columns is read, the upper one of rows."""
+    """Of a matrix split by columns the lower triangle is read, of one split by rows the upper."""
     n, ndev = 12, 2
     mesh, a, b = meshes.make((ndev,)), matrices.definite(n), meshes.random((n, 1), seed=1)
     low, high = (np.where(np.tri(n, dtype=bool), m, np.nan) for m in (a, a.T))
@@ -168,7 +168,7 @@ def test_triangles():
 
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
 def test_vectors_that_are_not_real(dtype):
-    """[[2, i], [-i, 2]], where conj(V) would not do."""
+    """[[2, i], [-i, 2]], where conj(V) would be wrong."""
     i = 1j if np.dtype(dtype).kind == "c" else 1
     two = np.array([[2, i], [np.conj(i), 2]])
     a = np.kron(np.diag(np.arange(1.0, 5)), two).astype(dtype)
@@ -183,7 +183,7 @@ def test_vectors_that_are_not_real(dtype):
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_on_part_of_a_mesh(kind):
-    """README 5: on every host all columns; and over both axes, where nothing is gathered."""
+    """README 5: all columns on every host; and over both axes, where nothing is gathered."""
     mesh = meshes.make((2, 4), kind)
     a, b = matrices.definite(64), meshes.random((64, 2), seed=1)
     for names in ("b", ("a", "b"), ("b", "a")):
@@ -305,7 +305,7 @@ def test_shardmap_ctx_of_rows_with_padding():
 
 
 def test_along_one_axis_of_a_mesh():
-    """Two systems at once, each on four devices; rows over the axis that their number says."""
+    """Two systems at once, each on four devices; rows over the axis that their number implies."""
     mesh = meshes.make((2, 4))
     a = np.stack([matrices.definite(16, seed=i) for i in range(2)])
     b = meshes.random((2, 16, 1), seed=1)
@@ -342,7 +342,7 @@ def test_derivatives_inside(dtype, check):
         return s, z, w, v
 
     def loss(parts):
-        *rest, v = parts  # of the vectors what does not depend on their phases
+        *rest, v = parts  # of the vectors only the part independent of phases
         weighted = jnp.sum(jnp.abs(v) ** 2 * weights)
         return weighted + sum(jnp.sum(jnp.abs(x) ** 2) for x in rest)
 
@@ -374,7 +374,7 @@ def test_derivatives_inside(dtype, check):
 
 @pytest.mark.parametrize("check", [False, True])
 def test_equal_eigenvalues_inside(check):
-    """The weights of equal ones are those that all devices together give them."""
+    """Equal eigenvalues have the weights that all devices together give them."""
     mesh, n = meshes.make((4,)), 16
     q, w = matrices.orthogonal(n), np.repeat([1.0, 3.0], 8)
     a = (q * w) @ q.T
@@ -387,7 +387,7 @@ def test_equal_eigenvalues_inside(check):
         f = jax.shard_map(local, mesh=mesh, in_specs=COLUMNS, out_specs=P("a"), check_vma=check)
         return jax.jit(jax.grad(lambda x: jnp.sum(f(x))))(on((a + a.T) / 2, 4))
 
-    of_one = np.concatenate([np.eye(4)] * 4, axis=1)  # each device has two of both kinds
+    of_one = np.concatenate([np.eye(4)] * 4, axis=1)  # each device has two of either eigenvalue
     same = np.where(w == 1, 2.0, 5.0)
     assert np.allclose(of_weights(of_one * same), (q * same) @ q.T)
     assert np.isnan(of_weights(of_one * np.arange(n))).any()
@@ -601,7 +601,7 @@ def test_readme_inside_shard_map(ndev, capfd):
 
 
 def test_readme_processes_in_one():
-    """Two hosts of four devices, which are here one process with eight."""
+    """Two hosts of four devices, here one process with eight."""
     mesh = jax.make_mesh((2, 4), ("x", "y"), axis_types=(AxisType.Auto,) * 2)
     n = jax.device_count()
     a = jax.device_put(

@@ -1,4 +1,4 @@
-"""Thickness of the cortex, small: beside numpy, and alike on any number of devices and ranks."""
+"""Cortical thickness, small: against numpy, and alike on any number of devices and ranks."""
 
 import importlib.util
 import pathlib
@@ -12,7 +12,7 @@ from jax.sharding import AxisType
 
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
-N_TRAIN, N_TEST, N_STEPS = 90, 41, 4  # that no number of devices divides
+N_TRAIN, N_TEST, N_STEPS = 90, 41, 4  # no number of devices divides these
 needs_data = pytest.mark.skipif(
     importlib.util.find_spec("nilearn") is None, reason="nilearn is not installed"
 )
@@ -21,7 +21,7 @@ pytestmark = needs_data
 
 @pytest.fixture(scope="module", autouse=True)
 def as_users_have_it():
-    """Numbers of different dtypes, and fewer axes, are no error."""
+    """Mixed dtypes, and operands with fewer axes, are no error."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 
@@ -50,7 +50,7 @@ def alone(as_users_have_it):
 
 
 def covariance(theta, x, y):
-    """Matern's, nu = 5/2, from its definition."""
+    """Matérn's kernel, nu = 5/2, from its definition."""
     reach, size, _ = np.exp(theta)
     q = np.sqrt(5) * np.linalg.norm(x[:, None] - y[None], axis=2) / reach
     return size**2 * (1 + q + q**2 / 3) * np.exp(-q)
@@ -101,7 +101,7 @@ def test_the_likelihood_grows(alone):
 
 
 def close(found, want):
-    """Sums in another order, through some steps of L-BFGS."""
+    """Equal up to sums in another order, through some steps of L-BFGS."""
     for name in ("theta", "mean", "deviation"):
         assert np.allclose(getattr(found, name), getattr(want, name), rtol=1e-8, atol=1e-10)
 

@@ -1,4 +1,4 @@
-"""Nothing is left of ten thousand calls on ranks that exchange messages of MPI only."""
+"""Ten thousand calls leave nothing behind on ranks that reach each other by MPI messages alone."""
 
 import os
 import pathlib

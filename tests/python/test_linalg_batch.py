@@ -1,4 +1,4 @@
-"""vmap of plait.linalg: batches of small matrices, of which each device takes whole ones."""
+"""vmap of plait.linalg: batches of small matrices; each device takes whole matrices."""
 
 import re
 
@@ -22,13 +22,13 @@ ONE = re.compile(r"plait_mesh_(potrf|potri|potrs|getrf|geqrf|ormqr|trsm|gemm|hee
 
 
 def operations(function, *args):
-    """How many operations of a program have matrices dealt out to devices, and how many parts."""
+    """Counts of a program's operations that deal out whole matrices, and that deal out parts."""
     text = str(jax.make_jaxpr(function)(*args))
     return text.count("plait_mesh_batch["), len(ONE.findall(text))
 
 
 def everything(a, g, tall, b, **given):
-    """Of a definite matrix, any square one, a tall one, and a right-hand side."""
+    """All functions, on a definite matrix, a square matrix, a tall matrix and a right-hand side."""
     f, h = plait.linalg.cholesky(a, **given), plait.linalg.lu(g, **given)
     return {
         "cholesky": (f.l, f.status, f.solve(b), f.inv(), f.logdet()),
@@ -91,17 +91,17 @@ def test_which_batches_are_spread(monkeypatch):
         return plait.linalg.cholesky(a, mesh=mesh, spec=P(), block=2).l
 
     def count(n_batch, n):
-        def program(a):  # a new one, so that nothing is remembered
+        def program(a):  # a new function, so that nothing is remembered
             return jax.vmap(low)(a)
 
         return operations(program, meshes.put(definite(n_batch, n), mesh))
 
     assert count(4, 5) == (1, 0)
-    assert count(3, 5) == (0, 1)  # one device would have nothing to do
+    assert count(3, 5) == (0, 1)  # one device would be idle
     monkeypatch.setattr(_dense_batch, "SMALL", 5)
     assert count(4, 5) == (1, 0)
     jax.clear_caches()
-    assert count(4, 6) == (0, 1)  # they are large now
+    assert count(4, 6) == (0, 1)  # the matrices are large now
     assert [_dense_batch.is_spread(n, 4, 5) for n in (3, 4, 5, 400)] == [False, True, True, True]
     assert not _dense_batch.is_spread(8, 1, 5)
 
@@ -140,7 +140,7 @@ def test_failures_are_those_of_each_matrix():
 
 
 def slopes(function, a, b):
-    """Of a batch: values, a tangent, gradients, and gradients of a gradient's component."""
+    """For a batch: values, a tangent, gradients, and gradients of a gradient's component."""
     da, db = meshes.random(a.shape, a.dtype, 5), meshes.random(b.shape, b.dtype, 6)
 
     def value(a, b):
@@ -203,7 +203,7 @@ def test_batch_of_gradients_and_batch_of_batches():
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_singular_values_of_batches(kind):
     mesh, a = meshes.make((2,), kind), meshes.random((3, 4, 4))
-    a[1, :, 0] = 0  # its vectors are completed
+    a[1, :, 0] = 0  # the vectors of its zero are completed
     x = meshes.put(a, mesh, P(None, "a"))
     f = plait.jit(jax.vmap(lambda a: plait.linalg.svd(a, mesh=mesh, spec=P("a"))))
     u, s, vh = map(np.asarray, f(x))
@@ -260,7 +260,7 @@ def test_batches_that_mesh_axes_split(case, monkeypatch):
 
 @pytest.mark.parametrize("is_split", [(True, False), (False, True)])
 def test_eager_split_batch_beside_what_is_on_no_mesh(is_split):
-    """An axis of one device splits nothing, wherever types have it."""
+    """An axis of one device splits nothing, wherever types name it."""
     n_batch, n, mesh = 4, 6, meshes.make((2, 1), AxisType.Explicit)
     args = definite(n_batch, n), meshes.random((n_batch, n, 2))
     a, b = (x if here else x[:1] for x, here in zip(args, is_split, strict=True))
@@ -291,7 +291,7 @@ def test_split_right_hand_sides_of_one_matrix(shape):
 def test_determinants_and_singular_vectors_of_a_split_batch():
     n_batch, n, mesh = 4, 4, meshes.make((2,), AxisType.Explicit)
     a = meshes.random((n_batch, n, n))
-    a[1, :, 0] = 0  # its vectors are completed
+    a[1, :, 0] = 0  # the vectors of its zero are completed
     x = meshes.put(a, mesh, P("a"))
     det = jax.vmap(plait.linalg.det)(x)
     u, s, vh = map(np.asarray, jax.vmap(plait.linalg.svd)(x))

@@ -1,4 +1,4 @@
-"""plait.linalg.cholesky and what is solved with it: backward errors, failures, derivatives."""
+"""plait.linalg.cholesky and its solutions: backward errors, failures, derivatives."""
 
 import jax
 import jax.numpy as jnp
@@ -51,7 +51,7 @@ def test_backward_errors(n, shape, block, dtype, i):
     if shape is not None:
         for got, like in ((low, x), (inverse, x), (s, y), (t, z)):
             assert got.sharding.is_equivalent_to(like.sharding, got.ndim)
-    assert jnp.asarray(x).shape == (n, n)  # it is still there
+    assert jnp.asarray(x).shape == (n, n)  # x is still there
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
@@ -65,7 +65,7 @@ def test_factor_stays_distributed_across_programs(kind):
     y = plait.jit(lambda x, b: plait.linalg.cholesky(x, mesh=mesh, spec=P("a", "b")).solve(b))(x, b)
     matrices.check_solution(a, y, b)
     part = max(s.data.size for s in jax.tree.leaves(f)[1].addressable_shards)
-    assert part <= 24 * 24 / 8 + 24 * 3  # an eighth, in whole blocks
+    assert part <= 24 * 24 / 8 + 24 * 3  # an eighth, rounded up to whole blocks
 
 
 def test_conditions():
@@ -168,7 +168,7 @@ def test_operands_on_other_devices():
 
 
 def both(a, b, of):
-    """A scalar of everything that a Cholesky factorization gives; of: how it is computed."""
+    """A scalar of all results of a Cholesky factorization; of: computes the results."""
     low, x, inverse, logdet = of(a, b)
     return (
         jnp.sum(jnp.real(low) ** 2 * 0.3 + jnp.imag(low))
@@ -265,7 +265,7 @@ def test_vmap():
 
 
 def test_programs_after_one_that_failed():
-    """Its failure is its own, also where JAX hands the order on from program to program."""
+    """A failure is that of its own program, even if JAX passes the order on between programs."""
     mesh = meshes.make((2,))
     given = {"check": True, "mesh": mesh, "spec": P()}
     f = jax.jit(lambda a: plait.linalg.cholesky(a, **given).logdet())

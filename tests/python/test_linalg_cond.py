@@ -1,4 +1,4 @@
-"""plait.linalg.cond: estimates from a factor, against the condition itself."""
+"""plait.linalg.cond: estimates from a factor, compared with the condition number."""
 
 import jax
 import matrices
@@ -11,13 +11,13 @@ from jax.sharding import PartitionSpec as P
 
 
 def check(got, want, dtype):
-    """Never above but for rounding, which the condition magnifies; a third of it at least."""
+    """At least a third of it; above it only by rounding, which the condition number magnifies."""
     got = float(got)
     assert want / 3 <= got <= want * (1 + 100 * want * float(meshes.eps(dtype))), (got, want)
 
 
 def matrices_of(n, dtype):
-    """Of many kinds, none of which the first vectors show the largest column of."""
+    """Many kinds of matrices; the first vectors show the largest column of none of them."""
     double = np.result_type(dtype, "float64")
     g = meshes.random((n, n), double)
     yield g
@@ -90,7 +90,7 @@ def test_explicit_axes(n):
     mesh, a = meshes.make((4,), AxisType.Explicit), matrices.definite(n, cond=30)
     x = meshes.put(a, mesh, P("a") if n % 4 == 0 else P())
     for f in (lambda a: plait.linalg.cond(a, 1), lambda a: plait.linalg.cholesky(a).cond(np.inf)):
-        want = np.linalg.cond(a, 1)  # of a Hermitian matrix also the other
+        want = np.linalg.cond(a, 1)  # for a Hermitian matrix both norms agree
         for got in (f(x), jax.jit(f)(x)):
             assert want / 3 <= got <= want * (1 + 1e-12)
 

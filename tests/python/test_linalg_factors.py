@@ -88,7 +88,7 @@ ON_ANOTHER_MESH = {
 @pytest.mark.parametrize("name", ON_ANOTHER_MESH)
 @pytest.mark.parametrize("jit", [jax.jit, plait.jit])
 def test_an_operand_on_one_device(name, jit):
-    """A program with mesh= is one for its devices; what it is given goes to them."""
+    """A program with mesh= runs on the devices of the mesh; its operands move there."""
     a, mesh = matrices.definite(6), meshes.make((3,), AxisType.Explicit)
     function = functools.partial(ON_ANOTHER_MESH[name], mesh=mesh)
     got = jax.tree.leaves(jit(function)(jnp.asarray(a)))
@@ -203,7 +203,7 @@ def test_norms():
 
 
 def weighed(function, like):
-    """A scalar of all results, and a direction."""
+    """A scalar of all results, and a direction for derivatives."""
     leaves = jax.tree.leaves(jax.eval_shape(function, like))
     weights = [np.asarray(meshes.random(y.shape, y.dtype, i)) for i, y in enumerate(leaves)]
 
@@ -215,7 +215,7 @@ def weighed(function, like):
 
 
 def slopes(function, like):
-    """Values of everything, a tangent, a gradient, and the gradient of a gradient's component."""
+    """All values, a tangent, a gradient, and the gradient of a gradient's component."""
     value, da = weighed(function, like)
 
     def component(a):
@@ -258,13 +258,13 @@ def test_gradients_of_lu(dtype, shape):
 
 
 def phased(q, r):
-    """With phases that do not depend on the algorithm."""
+    """The factors, with phases that do not depend on the algorithm."""
     phase = jax.lax.stop_gradient(jnp.sign(jnp.diagonal(r)))
     return q * phase[None], r * jnp.conj(phase)[:, None]
 
 
 def phased_qr(a, **given):
-    """Both factors, and the second one without the first."""
+    """Both factors, and the second factor computed without the first."""
     q, r = plait.linalg.qr(a, **given)
     return phased(q, r), phased(q, plait.linalg.qr(a, mode="r", **given))[1]
 
@@ -306,7 +306,7 @@ def test_equal_eigenvalues(mode):
     def vectors(a):
         return plait.linalg.eigh(a, degenerate=mode, mesh=mesh, spec=P(), block=2).eigenvectors
 
-    def projector(a):  # on the first two clusters: does not depend on the choice of vectors
+    def projector(a):  # on the first two clusters: independent of the choice of vectors
         v = vectors(a)[:, :4]
         return jnp.sum(jnp.real(v @ v.conj().T * b))
 
@@ -344,7 +344,7 @@ def test_equal_eigenvalues(mode):
 
 
 def test_what_does_not_depend_on_vectors_of_equal_eigenvalues():
-    """Has derivatives, as eigenvalues alone of `jax.numpy`, and else NaN."""
+    """It has derivatives, as `jax.numpy` has for eigenvalues alone; else they are NaN."""
     n, mesh = 6, meshes.make((2,))
     a = np.diag([1.0, 1, 1, 2, 3, 3])  # equal to the last bit
     weights = meshes.random((n, n))
@@ -433,7 +433,7 @@ def test_vmap_of_factors():
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_a_factor_from_the_host(kind):
-    """What jax.device_get makes of a factor, to keep it, goes back to its devices."""
+    """A factor that jax.device_get has moved to the host goes back to its devices."""
     a, mesh = matrices.definite(8), meshes.make((4,), kind)
     for factor in (plait.linalg.cholesky, plait.linalg.lu):
         f = factor(meshes.put(a, mesh, P("a")))

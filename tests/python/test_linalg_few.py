@@ -1,4 +1,4 @@
-"""Right-hand sides that all devices have whole: the factor's parts work where they are."""
+"""Right-hand sides that all devices have whole: the parts of the factor work where they are."""
 
 import functools
 
@@ -25,7 +25,7 @@ def forced(request, monkeypatch):
 
 
 def is_whole(program, *args):
-    """Whether solutions in the program are of whole right-hand sides; they are all alike."""
+    """Whether the program solves for whole right-hand sides; all its solves must agree."""
     text = program.lower(*args).as_text()
     assert ("whole = 1" in text) != ("whole = 0" in text)
     return "whole = 1" in text
@@ -60,7 +60,7 @@ def test_backward_errors(forced, n, shape, block, dtype, k):
 
 
 def test_the_program_has_it(forced):
-    """Of a whole right-hand side nothing is dealt out, and no device's result is another one's."""
+    """A whole right-hand side is not dealt out, and no device needs another one's result."""
     mesh = meshes.make((4,))
     f = plait.linalg.cholesky(meshes.put(matrices.definite(16), mesh), block=2)
     solve = plait.jit(lambda f, b: f.solve(b))
@@ -116,7 +116,7 @@ def test_vmap(forced):
 
 
 def test_choice():
-    """Whole where there are few of a large matrix, dealt out where many, or of a small one."""
+    """Whole for few right-hand sides of a large matrix, dealt out for many, or a small matrix."""
 
     def chosen(n, k, n_ranks=4, block=128):
         deal = Deal(meshes.make((n_ranks,)), block)
@@ -124,7 +124,7 @@ def test_choice():
 
     assert chosen(8192, 1) and chosen(8192, 64) and chosen(16384, 128, 8)
     assert not chosen(64, 1, block=4) and not chosen(8192, 8192) and not chosen(8192, 0)
-    assert chosen(64, 64, n_ranks=1)  # no columns that are nobody's
+    assert chosen(64, 64, n_ranks=1)  # no device without columns
     vector = _dense_args.deal_of_rhs(Deal(meshes.make((4,)), 128), (8192,), np.dtype("complex64"))
     assert isinstance(vector, Whole) and vector.dealt == Deal(meshes.make((4,)), 128)
     inside = Inside(None, 128, _groups.Group(None, 4))
@@ -133,7 +133,7 @@ def test_choice():
 
 
 def test_failure(forced):
-    """NaN of a matrix that is not definite; the oracle's solution of one that is."""
+    """NaN for a matrix that is not definite; the oracle's solution for a definite matrix."""
     mesh = meshes.make((4,))
     a = matrices.definite(10)
     bad = a.copy()
@@ -163,7 +163,7 @@ def test_refined(forced, name):
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("check", [False, True])
 def test_inside_shard_map(forced, check):
-    """On the parts of devices, with derivatives, also of what each makes of the solution."""
+    """On the parts of devices, with derivatives of different functions of x on each device, too."""
     n, mesh = 16, meshes.make((4,))
     a, b = matrices.definite(n), meshes.random((n, 3), seed=1)
     columns = P(None, "a")

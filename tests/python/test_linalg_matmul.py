@@ -40,7 +40,7 @@ def test_panels():
 @hypothesis.settings(max_examples=30, deadline=None)
 @hypothesis.given(st.data())
 def test_few_columns(data):
-    """In arrays with padding, of which nothing is read, split in any way."""
+    """Arrays with padding, which is not read, split in any way."""
     shape = data.draw(st.sampled_from(sorted(SPLITS)))
     mesh = meshes.make(shape)
     m, k = data.draw(st.integers(20, 70)), data.draw(st.integers(20, 70))
@@ -50,7 +50,7 @@ def test_few_columns(data):
     spec_b = P(*data.draw(st.sampled_from([(), ("a",)])))
     a, b = meshes.random((m, k), dtype), meshes.random((k,) if n is None else (k, n), dtype, 1)
     given = {"shape": a.shape, "shape_b": b.shape, "spec": spec, "spec_b": spec_b, "mesh": mesh}
-    more = data.draw(st.sampled_from([0, 1, 9]))  # extents of padding, before it is rounded
+    more = data.draw(st.sampled_from([0, 1, 9]))  # padding of the extents, before rounding
     x, y = (
         meshes.put(
             meshes.padded(v, meshes.rounded(tuple(n + more for n in v.shape), mesh, s)), mesh, s
@@ -64,7 +64,7 @@ def test_few_columns(data):
 
 @pytest.mark.parametrize("spec", [P("a"), P(None, "a"), P()])
 def test_a_matrix_that_stays(spec):
-    """What moves is of the size of the vectors, but with block=."""
+    """The data that moves is of the size of the vectors, except with block=."""
     n, mesh = 64, meshes.make((4,))
     a, b = meshes.put(np.ones((n, n)), mesh, spec), meshes.put(np.ones(n), mesh, P("a"))
     product = functools.partial(plait.linalg.matmul, mesh=mesh, spec=spec, spec_b=P("a"))
@@ -88,7 +88,7 @@ def test_where_the_result_is():
 @pytest.mark.long(keep=4)
 @pytest.mark.parametrize("spec", SPLITS[2, 4])
 def test_derivatives(spec):
-    """Of both operands, forward and back, and again; no collective is XLA's."""
+    """Derivatives by both operands, forward and back, and again; no collective of XLA."""
     mesh, (m, k) = meshes.make((2, 4)), (24, 40)
     a, da, dda = (meshes.random((m, k), "complex128", i) for i in range(3))
     b, db = (meshes.random((k,), "complex128", 3 + i) for i in range(2))
@@ -131,14 +131,14 @@ def test_a_batch_that_a_mesh_axis_splits(kind):
     x, y = meshes.put(a, mesh, P("a", "b")), meshes.put(b, mesh, P("a"))
     product = functools.partial(plait.linalg.matmul, mesh=mesh, spec=P("b"), spec_b=P())
     slope = jax.grad(lambda a, b: jnp.sum(product(a, b)), argnums=1)
-    over = "a" if kind == AxisType.Auto else None  # types say it
+    over = "a" if kind == AxisType.Auto else None  # Explicit types name it
     slopes = jax.jit(jax.vmap(slope, spmd_axis_name=over))(x, y)
     np.testing.assert_allclose(slopes, a.sum(1), rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit])
 def test_in_loops_of_programs(kind):
-    """The power method, which has the eigenvalue of the largest magnitude."""
+    """The power method, which finds the eigenvalue of the largest magnitude."""
     mesh = meshes.make((4,), kind)
     a = matrices.definite(32, cond=100.0)
     x = meshes.put(a, mesh, P("a"))

@@ -19,7 +19,7 @@ def hermitian(n, dtype, seed=0):
 
 
 def check_vectors(a, b, w, v):
-    """A v = w b v and vᴴ b v = 1, both to 10 n ε times what the condition of b makes of it."""
+    """A v = w b v and vᴴ b v = 1, both to 10 n ε times the condition number of b."""
     w, v, n = np.asarray(w), np.asarray(v), len(a)
     double = np.result_type(v.dtype, "float64")
     a, b, v = (x.astype(double) for x in (a, b, v))
@@ -84,7 +84,7 @@ def test_derivatives(dtype, shape):
         inner = jax.grad(f, (0, 1))
         return jax.grad(lambda *x: sum(jnp.sum(jnp.abs(g) ** 2) for g in inner(*x)), (0, 1))
 
-    def symmetric(x):  # what a derivative with respect to a Hermitian matrix means
+    def symmetric(x):  # the meaning of a derivative by a Hermitian matrix
         return x if x.ndim != 2 else (x + x.conj().T) / 2
 
     on_mesh = [meshes.put(x, mesh) for x in xs]

@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 
 def seen_svd(u, s, vh):
-    """What of singular vectors does not depend on their phases."""
+    """Functions of singular vectors that do not depend on the vectors' phases."""
     return s, jnp.abs(u) ** 2, jnp.abs(vh) ** 2, (u * jnp.exp(s)[None].astype(u.dtype)) @ vh
 
 
@@ -37,7 +37,7 @@ def polar(a, b, **given):
 
 
 def jnp_polar(a, b):
-    """By Newton and Schulz: smooth also where singular values are equal."""
+    """By Newton and Schulz: smooth even if singular values are equal."""
     u = a / jnp.sqrt(jnp.sum(jnp.abs(a) ** 2)).astype(a.dtype)
     u, _ = jax.lax.scan(lambda u, _: (1.5 * u - 0.5 * u @ (u.conj().T @ u), None), u, None, 25)
     return u, hermitian(u.conj().T @ a)
@@ -56,7 +56,7 @@ def lstsq(a, b, **given):
 
 
 def jnp_lstsq(a, b):
-    gram = a.conj().T @ a  # small and of good condition: exact enough here
+    gram = a.conj().T @ a  # small and well conditioned: exact enough here
     return jnp.linalg.solve(gram, a.conj().T @ b)
 
 
@@ -75,7 +75,7 @@ def jnp_eigh(a, b):
 
 
 def second(function, mode, a, b):
-    """Of a scalar of all results: the gradient of a gradient's component, or its tangent."""
+    """For a scalar of all results: the gradient of a gradient's component, or its tangent."""
     leaves = jax.tree.leaves(jax.eval_shape(function, a, b))
     weights = [np.asarray(meshes.random(y.shape, y.dtype, i)) for i, y in enumerate(leaves)]
     way = [jnp.asarray(meshes.random(x.shape, x.dtype, i)) for i, x in enumerate((a, b), 7)]

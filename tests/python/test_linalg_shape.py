@@ -13,7 +13,7 @@ from meshes import padded
 
 
 def data(x, *shape):
-    """What is data of a result, behind which is zero."""
+    """The data of a result; checks that the padding behind is zero."""
     x = np.array(x)
     found = x[tuple(slice(n) for n in shape)].copy()
     x[tuple(slice(n) for n in shape)] = 0

@@ -28,7 +28,7 @@ def test_refinement(assume, dtype, shape):
         return plait.linalg.solve(a, b, assume=assume, refine=True, block=4, mesh=mesh, spec=P())
 
     program = plait.jit(solve)
-    for cond in (1e1, 1e4, 1e11):  # the last one does not converge: it is factored again
+    for cond in (1e1, 1e4, 1e11):  # the last does not converge: a is factored again
         for scale in (1.0, 1e100, 1e-100):
             a = matrices.definite(n, dtype, cond) * scale
             if assume == "general":
@@ -63,7 +63,7 @@ def test_factor_in_single_precision(make, dtype, shape):
 
     program = jax.jit(factor)
     solve = jax.jit(lambda f, b: f.solve(b, spec=P()))
-    for cond in (1e1, 1e5, 1e12):  # the last one does not converge: it is factored again
+    for cond in (1e1, 1e5, 1e12):  # the last does not converge: a is factored again
         a = matrices.definite(n, dtype, cond)
         f = program(meshes.put(a, mesh))
         kinds = {x.dtype.itemsize for x in jax.tree.leaves(f) if x.dtype.kind in "fc"}
@@ -76,7 +76,7 @@ def test_factor_in_single_precision(make, dtype, shape):
     "make, dtype", [(plait.linalg.cholesky, "float64"), (plait.linalg.lu, "complex128")]
 )
 def test_refinement_of_columns_of_any_size(make, dtype):
-    """Squares of some leave the exponents' range; each column is as good as it is alone."""
+    """Squares of some leave the exponents' range; each column is as good as on its own."""
     n, mesh = 30, meshes.make((4,))
     a, b = matrices.definite(n, dtype, 1e4), meshes.random((n, 6), dtype, 1)
     sizes = np.array([1.0, 1e-60, 1e200, 1e-250, 0.0, 1e-8])
@@ -89,7 +89,7 @@ def test_refinement_of_columns_of_any_size(make, dtype):
     for scale in (1.0, 1e160, 1e-160, 1e300, 1e-300):
         f = program(meshes.put(a * scale, mesh))
         logs = np.log10(np.where(sizes == 0, 1, sizes)) - np.log10(scale)
-        given = np.where(np.abs(logs) < 290, sizes, 0)  # those that have a solution
+        given = np.where(np.abs(logs) < 290, sizes, 0)  # the columns that have a solution
         for solution in (solve, each):
             x = np.asarray(solution(f, meshes.put(b * given, mesh)))
             for i, size in enumerate(given):
@@ -134,7 +134,7 @@ def test_refinement_reads_one_triangle():
 
 
 def test_gradient_of_a_general_complex_matrix():
-    """The scale of single precision, the largest magnitude, has none."""
+    """The scale of single precision, the largest magnitude, has no gradient."""
     n, mesh = 12, meshes.make((4,))
     b, c = (meshes.random((n,), "complex128", i) for i in (1, 2))
 
@@ -172,12 +172,12 @@ def test_batch_of_factors_in_single_precision():
         return plait.linalg.lu(a, precision="single", mesh=mesh, spec=P()).solve(b, spec=P())
 
     x = plait.jit(jax.vmap(solve))(meshes.put(a, mesh))
-    for i in range(len(a)):  # the last one is factored again
+    for i in range(len(a)):  # the last matrix is factored again
         matrices.check_solution(a[i], x[i], b, i)
 
 
 def test_refinement_on_explicit_axes():
-    """Without jax.set_mesh; what is new in the iteration is split as types of it say."""
+    """Without jax.set_mesh; new values in the iteration are split as its types say."""
     n, mesh = 8, meshes.make((4,), AxisType.Explicit)
     a, b = matrices.definite(n), meshes.random((n,))
     f = plait.linalg.cholesky(meshes.put(a, mesh, P("a")), precision="single")
@@ -214,7 +214,7 @@ def test_bad_input():
 
 @pytest.mark.parametrize("where", ["eager", "jit"])
 def test_operands_in_the_hosts_memory(where):
-    """Moved to the devices: JAX computes with arrays of one memory, and so do factors."""
+    """Operands move to the devices: JAX computes with arrays of one memory, as do factors."""
     mesh, b = meshes.make((4,)), meshes.random((12, 2), "float64", 2)
     a = meshes.random((12, 12), "float64", 1) + 12 * np.eye(12)
     host = NamedSharding(mesh, P("a"), memory_kind="pinned_host")
@@ -256,7 +256,7 @@ for f in (
 
 
 def test_no_device_waits_for_one_that_found_a_failure():
-    """What comes after a check needs all devices: each of them must know that there is nothing."""
+    """The operations after a check need all devices: each must know that they do not come."""
     env = os.environ | {"PLAIT_TIMEOUT": "0", "JAX_PLATFORMS": "cpu"}
     done = subprocess.run(
         [sys.executable, "-c", FAILS_ON_ALL], env=env, capture_output=True, text=True, timeout=100

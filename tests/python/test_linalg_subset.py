@@ -1,4 +1,4 @@
-"""Some of the eigenvalues and their vectors, against all of them, and derivatives of the same."""
+"""Some eigenvalues and their vectors, against all of them, and derivatives of them."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 SIZES = (1, 2, 3, 8, 33, 300)
-# of n; also beyond its ends, and by NumPy's integers
+# subsets of n; also beyond the ends, and by NumPy's integers
 SUBSETS = {
     "lowest": lambda n: slice(1),
     "highest": lambda n: slice(-1, None),
@@ -47,7 +47,7 @@ def test_subset(n, which):
 @pytest.mark.long(keep=2)
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
 def test_two_stages(dtype, request):
-    """By way of a band, as larger ones where few vectors are wanted, or none."""
+    """Through a band, as for larger matrices if few vectors are wanted, or none."""
     matrices.choose_two_stages(request)
     n, i = 330, matrices.DTYPES.index(dtype)
     a = hermitian(n, dtype)
@@ -99,7 +99,7 @@ def test_derivatives_are_those_of_the_whole(dtype, shape, mode):
     t = hermitian(n, dtype, 2)
     given = {"degenerate": mode, "mesh": mesh, "spec": P(), "block": 2}
 
-    def seen(w, v):  # does not depend on the phases of the vectors
+    def seen(w, v):  # independent of the phases of the vectors
         weighted = v * jnp.exp(w)[None].astype(v.dtype)
         return jnp.sum(jnp.sin(w)) + jnp.sum(jnp.real(weighted @ v.conj().T * b))
 
@@ -122,7 +122,7 @@ def test_derivatives_are_those_of_the_whole(dtype, shape, mode):
 
 
 def test_a_cluster_that_is_cut():
-    """Which of equal eigenvalues' vectors are taken is a choice: its gradient is found."""
+    """The vectors of equal eigenvalues are a choice: a gradient that depends on it is found."""
     n, mesh = 6, meshes.make((2,))
     q = matrices.orthogonal(n)
     a = meshes.put((q * np.array([1.0, 2, 2, 3, 4, 5])) @ q.T, mesh)

@@ -26,7 +26,7 @@ CASES = [
 @pytest.fixture(scope="module", autouse=True)
 def together():
     """All devices decompose these small matrices, as they do large ones."""
-    jax.clear_caches()  # of programs for the same shapes
+    jax.clear_caches()  # the programs for the same shapes
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_dense_svd_alone, "SMALL", 0)
         yield
@@ -102,7 +102,7 @@ def test_vectors_of_a_singular_matrix_are_orthonormal(size, shape, rank, dtype):
 
 
 def nearly_dependent(m, n):
-    """Matrices whose columns, in their order, are hard to tell apart: of kernels, and graded."""
+    """Matrices whose columns, in their order, are hard to tell apart: kernels, and graded ones."""
     i, x = np.arange(m)[:, None], np.linspace(0, 1, m)[:, None]
     j, y = np.arange(n), np.linspace(0, 1, n)
     g, turn = meshes.random((m, n)), np.argsort(meshes.random(n))
@@ -182,7 +182,7 @@ def test_numbers_near_the_largest(dtype, shape):
     ],
 )
 def test_small_numbers_have_all_digits(dtype, shape, size, power):
-    """None of which is subnormal, but products of them with smaller ones would be."""
+    """No number is subnormal, but products with smaller numbers would be."""
     a = meshes.random(size, dtype)
     scale = np.ldexp(np.finfo(dtype).dtype.type(1), power)
     x, small = matrices.put(a, shape), matrices.put(a * scale, shape)
@@ -231,7 +231,7 @@ def check_gradients(dtype, shape, size):
 @pytest.mark.parametrize("dtype, scale", [("float64", 1e200), ("complex128", 1e-200)])
 @pytest.mark.parametrize("mode", [None, "lorentzian"])
 def test_gradients_of_vectors_at_any_scale(dtype, scale, mode):
-    """Vectors of c a are those of a: squares of its values are not in the range of numbers."""
+    """Vectors of c a are those of a, but squares of its values leave the range of numbers."""
     n, mesh = 6, meshes.make((4,))
     a, c = meshes.random((n, n), dtype), meshes.random((n, n), dtype, 1)
     a = a if mode is None else matrices.definite(n, dtype, 30)
@@ -252,7 +252,7 @@ def test_gradients_of_vectors_at_any_scale(dtype, scale, mode):
 
 
 def test_gradients_of_equal_singular_values():
-    """The sum is the nuclear norm, whose gradient is that of the polar decomposition's u."""
+    """The sum is the nuclear norm; its gradient is u of the polar decomposition."""
     q, mesh = matrices.orthogonal(8)[:, :4] * 3, meshes.make((4,))
     x = meshes.put(q, mesh, jax.P("a"))
     for y, want in ((x, q / 3), (jnp.conj(x.T), q.T / 3)):

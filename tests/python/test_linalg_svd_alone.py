@@ -1,4 +1,4 @@
-"""Singular value decompositions of small matrices, which one of several devices does."""
+"""Singular value decompositions of small matrices, which one of several devices computes."""
 
 import functools
 
@@ -17,8 +17,8 @@ from plait import _dense_batch, _dense_svd_alone
 
 @pytest.fixture(params=[0, _dense_svd_alone.SMALL], ids=["together", "alone"], autouse=True)
 def small(request, monkeypatch):
-    """The columns of the largest small matrix."""
-    jax.clear_caches()  # of programs for the same shapes
+    """Sets the number of columns of the largest small matrix."""
+    jax.clear_caches()  # the programs for the same shapes
     monkeypatch.setattr(_dense_svd_alone, "SMALL", request.param)
     yield request.param
     jax.clear_caches()
@@ -47,7 +47,7 @@ def check(found, a):
 )
 def test_of_every_kind(small, size, shape, block, dtype, kind):
     a, mesh = meshes.random(size, dtype), meshes.make(shape, kind)
-    a[:, 0] = a[:, 1]  # of less than full rank: vectors are completed
+    a[:, 0] = a[:, 1]  # rank deficient: vectors are completed
     x = meshes.put(a, mesh)
     check(plait.linalg.svd(x, block=block), a)
     if size[0] >= size[1]:
@@ -81,7 +81,7 @@ def test_batches(n_batch, spec):
 @pytest.mark.long(keep=3)
 @pytest.mark.parametrize("largest", [1, 512])
 def test_batches_that_mesh_axes_split(monkeypatch, largest):
-    """Of matrices that devices have parts of, or that they give out; largest: of the latter."""
+    """Matrices in parts on devices, or given out whole; largest: the largest that is given out."""
     monkeypatch.setattr(_dense_batch, "SMALL", largest)
     mesh, a = meshes.make((2, 2), AxisType.Explicit), meshes.random((4, 6, 6), "complex128")
     x = meshes.put(a, mesh, P("a", None, "b"))
@@ -94,7 +94,7 @@ def test_batches_that_mesh_axes_split(monkeypatch, largest):
 
 @pytest.mark.parametrize("small", [_dense_svd_alone.SMALL], indirect=True)
 def test_a_batch_of_small_ones_is_given_out():
-    """Also where those of other operations are large: else the first device would have them all."""
+    """Even if they are large for other operations: else the first device would have them all."""
     mesh = meshes.make((4,))
     x = meshes.put(meshes.random((4, 700, 600), "float32"), mesh)
     f = jax.vmap(functools.partial(plait.linalg.svdvals, mesh=mesh, spec=P()))

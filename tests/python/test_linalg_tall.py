@@ -21,12 +21,12 @@ from test_linalg_shape import data
 
 @pytest.fixture
 def forced(monkeypatch):
-    """By rows wherever that is possible, so that small matrices are."""
+    """Factor by rows wherever possible, even small matrices."""
     monkeypatch.setattr(_tall, "FORCED", True)
 
 
 def is_by_rows(function, *args, is_alone=True):
-    """Whether a program has factorizations by rows; alone it has none by columns then."""
+    """Whether a program factors by rows; is_alone: then it does not also factor by columns."""
     text = str(jax.make_jaxpr(function)(*args))
     found = [name in text for name in ("plait_mesh_tsqr[", "plait_mesh_geqrf[")]
     assert not is_alone or found[0] != found[1]
@@ -65,7 +65,7 @@ def test_qr(forced, m, n, shape, spec, dtype, kind):
     for block, same in ((None, r), (2, by_columns.r)):
         alone = plait.linalg.qr(x, mode="r", block=block)
         assert np.array_equal(alone, same) and alone.sharding.is_equivalent_to(r.sharding, 2)
-    assert np.array_equal(x, a)  # it still lives
+    assert np.array_equal(x, a)  # the operand still lives
 
 
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
@@ -141,7 +141,7 @@ def test_polar(forced, m, n, shape, spec, dtype, kind):
 
 
 def test_svd_of_deficient_rank(forced):
-    """Q is orthonormal where R is singular, too."""
+    """Q is orthonormal even if R is singular."""
     a = meshes.random((40, 2)) @ meshes.random((2, 5), seed=1)
     u, s, vh = plait.linalg.svd(meshes.put(a, meshes.make((4,)), P("a")))
     matrices.check_product((np.asarray(u) * np.asarray(s), vh), a, 40)
@@ -152,7 +152,7 @@ def test_svd_of_deficient_rank(forced):
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("dtype", matrices.DTYPES)
 def test_numbers_near_either_end(forced, dtype):
-    """Their squares overflow or vanish, and reciprocals of the largest are subnormal."""
+    """Squares overflow or vanish, and reciprocals of the largest numbers are subnormal."""
     a, number = meshes.random((40, 5), dtype), np.finfo(dtype)
     a /= np.linalg.norm(a, axis=0).max()
     for size in (number.max * 0.3, number.max / 8, number.tiny / number.eps):
@@ -213,11 +213,11 @@ def test_when_rows_are_split():
         return _tall.rows_of((m, n), np.dtype(dtype), deal, block) is not None
 
     assert is_tall(200000, 32, 2) and is_tall(200000, 32, 8, dtype="complex64")
-    assert not is_tall(200000, 32, 2, block=4)  # dealt out was asked for
+    assert not is_tall(200000, 32, 2, block=4)  # block= asks for dealing out
     assert not is_tall(200000, 32, 1)
     assert not is_tall(32, 200000, 2) and not is_tall(1000, 0, 2)
-    assert not is_tall(4000, 501, 8)  # a device has less rows than there are columns
-    # the tree's operations are as many as all others, or more
+    assert not is_tall(4000, 501, 8)  # a device has fewer rows than there are columns
+    # the tree takes as many operations as all the rest, or more
     assert not is_tall(16000, 2000, 8) and is_tall(1600000, 2000, 8)
 
 
@@ -254,7 +254,7 @@ def test_gradients_of_singular_values_and_polar(forced, dtype, shape):
     a = meshes.random((m, n), dtype)
 
     def projected(u, s, vh):
-        """What the phases of singular vectors do not change, and what is no constant."""
+        """Functions independent of the phases of singular vectors, and not constant."""
         weights = jnp.arange(1, n + 1, dtype=dtype)[None]
         return (u * weights) @ jnp.conj(u.T), s, (vh.T * weights) @ jnp.conj(vh)
 
@@ -279,7 +279,7 @@ def test_gradients_of_singular_values_and_polar(forced, dtype, shape):
 @pytest.mark.parametrize("is_forced, shape", [(True, (20, 3)), (True, (3, 20)), (False, (12, 8))])
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_gradients_where_columns_are_dependent(monkeypatch, dtype, is_forced, shape):
-    """Polynomials of the matrix, by its factors: by way of Q's and R's little would be right."""
+    """Polynomials of the matrix, by its factors: through Q and R little would be right."""
     monkeypatch.setattr(_tall, "FORCED", is_forced)
     is_wide, n = shape[0] < shape[1], min(shape)
     mesh, spec = meshes.make((4,)), P(None, "a") if shape[0] < shape[1] else P("a")
@@ -306,7 +306,7 @@ def test_gradients_where_columns_are_dependent(monkeypatch, dtype, is_forced, sh
         a = (u * s) @ vh
         want = [jax.grad(lambda a, i=i: theirs(a)[i])(a) for i in range(2)]
         got = both(meshes.put(a, mesh, spec))
-        # of a singular matrix H has none, and the phase of the last vector is hard to say
+        # for a singular matrix H has no gradient; near it the last vector's phase is ill-determined
         phase = 0 if least == 0 or dtype == "float64" else 1e-15 / least
         for ours, w, bound in zip(got, want, (1e-11, 1e-11 + phase), strict=True):
             if least > 0 or ours is got[0]:
@@ -342,7 +342,7 @@ def test_gradients_of_right_hand_sides_and_padding(forced):
     def theirs(a, b):
         return jnp.sum(jnp.linalg.solve(a.T @ a, a.T @ b) ** 3)
 
-    for wrap in (jax.jit, lambda f: f):  # eager, too
+    for wrap in (jax.jit, lambda f: f):  # also eager
         got = wrap(jax.grad(ours, (0, 1)))(x, y)
         want = jax.grad(theirs, (0, 1))(jnp.asarray(a), jnp.asarray(b))
         for g, w in zip(got, want, strict=True):
@@ -387,7 +387,7 @@ def test_vmap(forced, n_batch, is_spread, kind):
 
 
 def test_batches_of_large_matrices(forced, monkeypatch):
-    m, n, mesh = 28, 4, meshes.make((4,))  # nobody else's, so that nothing is remembered
+    m, n, mesh = 28, 4, meshes.make((4,))  # of no other test, so that nothing is remembered
     x = meshes.put(meshes.random((5, m, n)), mesh)
     monkeypatch.setattr(_dense_batch, "SMALL", m - 1)
     text = str(jax.make_jaxpr(jax.vmap(lambda a: plait.linalg.qr(a, mesh=mesh, spec=P())))(x))
@@ -398,7 +398,7 @@ def test_batches_of_large_matrices(forced, monkeypatch):
 
 
 def test_nothing_gathers_the_matrix(forced):
-    """No array of a device is larger than its part, and nobody else's collectives move anything."""
+    """No array of a device is larger than its part, and no foreign collective moves anything."""
     m, n, n_ranks = 800, 5, 4
     mesh = meshes.make((n_ranks,))
     x = meshes.put(meshes.random((m, n)), mesh, P("a"))

@@ -55,7 +55,7 @@ def test_complete_vectors(size, shape, block, dtype):
 
 
 def test_complete_vectors_of_a_singular_matrix():
-    """What belongs to zeros is part of the basis, too."""
+    """The vectors of zero singular values complete the basis, too."""
     a = meshes.random((12, 2)) @ meshes.random((2, 7), seed=1)
     u, s, vh = plait.linalg.svd(matrices.put(a, (4,)), full_matrices=True)
     matrices.check_orthonormal(u)
@@ -112,7 +112,7 @@ def test_padding_of_wide_matrices_is_not_read(forced):  # noqa: F811
 @pytest.mark.long(keep=1)
 @factors.BOTH
 def test_gradients_of_wide_factors(dtype, shape):
-    """R beyond its square part is Qᴴ of the matrix' other columns."""
+    """R beyond its square part is Qᴴ times the other columns of the matrix."""
     m, n = 4, 7
 
     def theirs(a):
@@ -158,7 +158,7 @@ def test_a_batch():
 
 @pytest.mark.long
 def test_complete_factors_without_derivatives():
-    """Columns that span the rest are any; where there are none, there are derivatives."""
+    """Columns that span the rest are arbitrary; without such columns there are derivatives."""
     a, mesh = meshes.random((6, 4)), meshes.make((2,))
     given = {"mesh": mesh, "spec": P()}
 

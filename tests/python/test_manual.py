@@ -110,7 +110,7 @@ def test_order_tokens_loops():
 
 @pytest.mark.parametrize("check", [True, False])
 def test_groups_of_a_mesh(check):
-    """Every place along the axes that are not named is a group; the first name is slowest."""
+    """Each place along the unnamed axes is a group; the first named axis varies slowest."""
     mesh = meshes.make((2, 2, 2))
     every = P("a", "b", "c")
     chosen = {c.name: c for c in cases.movements(4) + cases.reductions(4, ["SUM", "MAX"])}
@@ -200,7 +200,7 @@ def test_bad_input():
     ],
 )
 def test_a_global_array_is_no_rank_s(call):
-    """XLA would divide the call among devices itself, and stops with an internal error."""
+    """XLA would divide the call among devices itself, and stop with an internal error."""
     x = meshes.put(jnp.ones((4, 2)), meshes.make((4,)), P("a"))
     for f in (call, jax.jit(call), plait.jit(call)):
         with pytest.raises(TypeError, match="operand is on 4 devices.*plait.redistribute"):

@@ -1,4 +1,4 @@
-"""Programs that look at no result, over more devices than there are threads for."""
+"""Programs that look at no result, on more devices than there are threads for."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""examples/nbody.py: forces and gradients on several devices are those on one, and are right."""
+"""examples/nbody.py: forces and gradients on several devices equal those on one, and are right."""
 
 import functools
 import importlib.util
@@ -122,7 +122,7 @@ def test_a_plane_wave_grows_as_zeldovich_says(nbody):
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("shape", [(2, 2), (4, 1), (1, 4)])
 def test_no_collectives_but_ours(nbody, shape):
-    """Those of XLA's own would be in no order with ours."""
+    """XLA's own collectives would have no order with plait's."""
     grid = on(nbody, shape)
 
     def steps(noise):

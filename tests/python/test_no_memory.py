@@ -1,4 +1,4 @@
-"""An operation that finds no memory for what it works in says so, and the next one goes on."""
+"""An operation that finds no memory for its work says so, and the next operation goes on."""
 
 import programs
 

@@ -1,4 +1,4 @@
-"""What is seen of operations: lines, trace, flight recorder; and jobs as users start them."""
+"""Observing operations: lines, trace, flight recorder; and jobs as users start them."""
 
 import contextlib
 import dataclasses
@@ -29,7 +29,7 @@ needs_mpi = pytest.mark.skipif(
 
 
 def start(*command, **variables):
-    """Runs a command in processes of its own, without what a launcher has set around us."""
+    """Run a command in a process of its own, without the launcher's variables around the tests."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMI", "HYDI"))}
     path = os.pathsep.join(filter(None, (PACKAGE, os.environ.get("PYTHONPATH"))))
     env |= {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu"}
@@ -44,7 +44,7 @@ def start(*command, **variables):
 
 
 def start_ranks(*command, **variables):
-    """Two ranks by the launcher itself, as a batch system would start them."""
+    """Start two ranks by the launcher itself, as a batch system would."""
     launcher = _mpi_find.find_launcher(_mpi_find.find_mpi())
     settings = _launch.rank_environment(launcher, 2, {})
     return start(*_launch.launcher_command(launcher, 2), *command, **settings, **variables)
@@ -115,7 +115,7 @@ def test_lines_of_a_failure_and_of_devices(capfd):
 
 
 def test_every_operation_has_a_line():
-    """An operation of the rank model says which function of MPI it is."""
+    """An operation of the rank model names its function of MPI."""
     for row in _core.rows().values():
         assert row.model != "rank" or (row.line or "").startswith("MPI_"), row.name
 
@@ -186,7 +186,7 @@ def test_a_killed_rank_leaves_its_trace_and_its_flight_recorder(tmp_path, monkey
 
 
 def test_behind_a_job_that_runs_comes_the_last_one_that_died(monkeypatch):
-    """Such as a notebook's process, which was started later."""
+    """A running job, such as a notebook's process, may have started later."""
     found = [
         of_job(flight(0, "scan()"), "oldest", 1),
         of_job(flight(0, "bcast()"), "died", 2),
@@ -202,7 +202,7 @@ def test_behind_a_job_that_runs_comes_the_last_one_that_died(monkeypatch):
 
 
 def of_job(one, job, hour, is_alive=False):
-    """The same flight in a job that was started then."""
+    """The same flight, in a job that started at this hour."""
     given = {"job": job, "wall_ns": hour * 3600 * 10**9, "is_alive": is_alive}
     return dataclasses.replace(one, header=dataclasses.replace(one.header, **given))
 
@@ -211,11 +211,11 @@ def of_job(one, job, hour, is_alive=False):
 
 
 def check_trace(path, n_ranks, n_least):
-    """What Perfetto asks of a trace; the operations' events."""
+    """Check the rules of Perfetto for a trace; returns the operations' events."""
     content = json.loads(pathlib.Path(path).read_text())
     events = [e for e in content["traceEvents"] if e["ph"] == "X"]
     names = [e for e in content["traceEvents"] if e["ph"] == "M" and e["name"] == "process_name"]
-    assert {e["pid"] for e in names} == set(range(1, n_ranks + 1))  # 0 is its idle process
+    assert {e["pid"] for e in names} == set(range(1, n_ranks + 1))  # 0 is Perfetto's idle process
     for rank in range(n_ranks):
         mine = [e for e in events if e["pid"] == rank + 1]
         assert len(mine) >= n_least
@@ -229,7 +229,7 @@ def check_trace(path, n_ranks, n_least):
 
 
 def overlaps(events, slack_us=50):
-    """Operations for which all ranks must meet were under way on all at the same time."""
+    """Operations in which all ranks must meet were under way on all ranks at the same time."""
     by_number = {}
     for e in [e for e in events if e["name"] in ("allreduce", "barrier")]:
         key = (e["args"]["communicator"], e["args"]["sequence"])
@@ -260,8 +260,8 @@ if len(sys.argv) > 1:
 
 @needs_mpi
 def test_mpiexec_without_plait_run_and_a_shared_compilation_cache(tmp_path):
-    """Ranks know each other by the launcher's variables; the same programs are taken from the
-    cache by both, and the second time by another job.
+    """Ranks know each other by the launcher's variables. Both ranks take the same programs from the
+    cache, and so does a second job.
     """  # noqa: D205, D415
     program, cache, flights = tmp_path / "plain.py", tmp_path / "cache", tmp_path / "flights"
     program.write_text(PLAIN)
@@ -296,7 +296,7 @@ exec "$@"
 
 @needs_mpi
 def test_ranks_whose_flight_recorders_have_no_file(tmp_path):
-    """None is wanted, or the folder is open to others."""
+    """No file is wanted, or the folder is open to others."""
     tmp_path.chmod(0o755)
     code = "import plait; plait.barrier(); print('met')"
     command = (sys.executable, "-m", "plait", "run", "-n", "2", sys.executable, "-m", "mpi4py")
@@ -318,12 +318,12 @@ def test_clocks_of_other_nodes_are_measured(tmp_path):
     assert done.returncode == 0, done.stderr
     clocks = json.loads(trace.read_text())["otherData"]["clocks"]
     assert clocks == {"rank 0": "same clock", "rank 1": "measured by messages"}
-    # The fastest of the round trips that measure them may be a slow one where others compute.
+    # Under load even the fastest of the round trips that measure the offset may be slow.
     assert overlaps(check_trace(trace, n_ranks=2, n_least=9), slack_us=1000) == 5
 
 
 def part(path, rank, clock, times, *, job="job", wall=10**18, offset=None, torn=False, state=1):
-    """A part of a trace as the C core writes it."""
+    """Write a part of a trace as the C core does."""
     header = np.zeros(1, _record._HEADER)
     header["magic"], header["version"] = b"plaitrec", _record._VERSION
     header["header_bytes"] = _record._HEADER_BYTES
@@ -339,14 +339,14 @@ def part(path, rank, clock, times, *, job="job", wall=10**18, offset=None, torn=
     entries["title"], entries["where"], entries["peer"] = b"bcast(x)", b"a.py:1", -1
     data = header.tobytes().ljust(4096, b"\0") + entries.tobytes()
     if torn:
-        half = np.zeros(1, _record.TRACE_ENTRY)  # number 0: not whole yet
+        half = np.zeros(1, _record.TRACE_ENTRY)  # number 0: not complete
         half["start_ns"] = 5
         data += half.tobytes() + entries.tobytes()[:100]
     path.write_bytes(data)
 
 
 def test_merging_aligns_clocks_and_skips_torn_tails(tmp_path):
-    target = str(tmp_path / "t[1].json")  # a name that is a pattern of its own
+    target = str(tmp_path / "t[1].json")  # the name is a glob pattern itself
     part(tmp_path / "t[1].json.1-a.part", 0, b"A", [2000, 4000], torn=True, state=0)
     part(tmp_path / "t[1].json.2-b.part", 1, b"B", [9000], offset=-6000)
     part(tmp_path / "t[1].json.3-c.part", 0, b"A", [1], job="earlier", wall=10**17)
@@ -364,7 +364,7 @@ def test_merging_aligns_clocks_and_skips_torn_tails(tmp_path):
 
 
 def test_a_job_merges_its_own_parts(tmp_path):
-    """Another one with the same name of a trace may be under way."""
+    """Another job with the same name of its trace may be under way."""
     target = tmp_path / "t.json"
     part(tmp_path / "t.json.1-a.part", 0, b"A", [2000, 4000], job="run a on h", wall=10**18)
     part(tmp_path / "t.json.2-b.part", 1, b"A", [3000], job="run a", wall=10**18)  # killed early
@@ -392,7 +392,7 @@ def test_a_trace_replaces_what_a_link_leads_to_and_no_device(tmp_path):
 
 
 def test_a_trace_that_cannot_be_made_at_exit_is_said(tmp_path):
-    """And the rest of what is to be done there is done."""
+    """The other work at exit is still done."""
     path = str(tmp_path / "folder")
     code = f"import os, plait\nplait.barrier()\nos.mkdir({path!r})"
     done = start(sys.executable, "-c", code, PLAIT_TRACE=tmp_path / "folder")
@@ -402,7 +402,7 @@ def test_a_trace_that_cannot_be_made_at_exit_is_said(tmp_path):
 
 
 def test_names_in_a_folder_that_the_program_leaves(tmp_path):
-    """And a trace named off is none."""
+    """A trace named off is no trace."""
     code = (
         f"import os\nos.chdir({str(tmp_path)!r})\nimport plait\nplait.barrier()\n"
         "print(os.listdir('flights'))\nos.chdir('/')"
@@ -423,7 +423,7 @@ def test_merging_where_there_is_nothing(tmp_path, capsys):
 
 
 def test_one_process_with_several_devices(tmp_path):
-    """A track for each device, also where devices are ranks of two groups."""
+    """A track for each device, even if devices are ranks of two groups."""
     code = (
         "import jax, jax.numpy as jnp, plait\n"
         "from jax.sharding import PartitionSpec as P\n"
@@ -435,7 +435,7 @@ def test_one_process_with_several_devices(tmp_path):
         "plait.block(plait.jit(f)(jnp.ones(4)))\n"
     )
     done = start(sys.executable, "-c", code, PLAIT_TRACE="sub/t.json", PLAIT_FLIGHT=tmp_path)
-    assert "no trace" in done.stderr  # a folder that is not there: said once, and no more
+    assert "no trace" in done.stderr  # the folder does not exist: said once only
     done = start(sys.executable, "-c", code, PLAIT_TRACE=tmp_path / "t.json", PLAIT_FLIGHT="0")
     assert done.returncode == 0, done.stderr
     content = json.loads((tmp_path / "t.json").read_text())
@@ -477,7 +477,7 @@ def test_the_first_difference_between_ranks():
 
 
 def test_ipython(tmp_path):
-    """Cells have names of their own; a failure does not end the session."""
+    """Cells have their own names; a failure does not end the session."""
     if importlib.util.find_spec("IPython") is None:
         pytest.skip("IPython is not installed")
     code = (
@@ -506,13 +506,13 @@ def test_a_flight_recorder_that_is_cut_is_left_out(tmp_path, monkeypatch):
 
 
 def test_what_a_killed_process_leaves_is_kept_from_when_it_is_found(tmp_path):
-    """The file's time may be that of the process' start: a job runs for days."""
+    """The file's time may be that of the process's start: a job may run for days."""
     flights = tmp_path / "flights"
     code = "import plait, os, signal\nplait.barrier()\nos.kill(os.getpid(), signal.SIGKILL)"
     start(sys.executable, "-c", code, PLAIT_FLIGHT=flights)
     [left] = flights.iterdir()
     is_there = []
-    for _ in range(2):  # a day later each
+    for _ in range(2):  # each a day later
         long_ago = time.time() - 25 * 3600
         os.utime(left, (long_ago, long_ago))
         done = start(sys.executable, "-c", "import plait\nplait.barrier()", PLAIT_FLIGHT=flights)
@@ -540,7 +540,7 @@ def test_a_folder_for_flight_recorders_that_is_none_is_named(tmp_path):
 
 
 def test_a_launcher_that_mpi_does_not_know():
-    """As under srun with a library that was built without its interface: N worlds of one."""
+    """As under srun with a library built without its interface: N worlds of one rank."""
     variables = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}
     code = "import plait\nplait.barrier()"
     done = start(sys.executable, "-c", code, **variables)
@@ -560,7 +560,7 @@ def test_interrupt_keeps_the_flight_recorder(tmp_path):
     assert job.stdout.readline() == b"ready\n"
     [path] = tmp_path.iterdir()
     assert _record.read_flight(str(path)).header.end == "is running"
-    for _ in range(8):  # Python drops an interrupt that comes within a finalizer
+    for _ in range(8):  # Python drops an interrupt that arrives within a finalizer
         job.send_signal(signal.SIGINT)
         with contextlib.suppress(subprocess.TimeoutExpired):
             job.wait(5)

@@ -1,4 +1,4 @@
-"""Program order, observed from the log in C: with the effect it holds, without it does not."""
+"""Program order in the log of the C core: with the effect it holds, without it does not."""
 
 import functools
 
@@ -18,7 +18,7 @@ ROUNDS = 5
 
 
 def op(x, mark):
-    """An operation whose title says ``mark``: the number of elements of what it moves."""
+    """An operation whose title shows ``mark``: the number of elements that it moves."""
     y = plait.allreduce(jnp.broadcast_to(jnp.ravel(x)[:1], (mark,)), plait.SUM)
     return x + 0 * y[0]
 
@@ -86,7 +86,7 @@ def test_nested_plait_jit():
 
 def test_without_the_effect_the_order_is_wrong_at_least_once():
     comm = plait.Comm().id()
-    plait.block(plait.allreduce(A, plait.SUM))  # the core's handlers are known to XLA from now on
+    plait.block(plait.allreduce(A, plait.SUM))  # from now on XLA knows the core's handlers
 
     def free(x, mark):
         x = jnp.broadcast_to(jnp.ravel(x)[:1], (mark,))
@@ -123,7 +123,7 @@ def test_adjoints_run_in_reverse(f):
 
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.checkpoint])
 def test_derivatives_leave_operations_in_loops(wrap):
-    """Also those whose operands do not change, and those whose results nobody uses."""
+    """Also operations whose operands do not change, and operations whose results nobody uses."""
 
     def repeated(a):
         def body(c, _):
@@ -152,7 +152,7 @@ def test_derivatives_leave_operations_in_loops(wrap):
 
 
 def test_both_kinds_of_order_in_one_program():
-    """In a region calls by token keep their place among those by effect."""
+    """In a region calls by token keep their place among calls by effect."""
 
     def f(a):
         t = plait.create_token()
@@ -168,7 +168,7 @@ def test_both_kinds_of_order_in_one_program():
         (x, t), _ = lax.scan(body, (late(a), t), None, length=2)
         return op(a, 6), y, z, x
 
-    # the same functions, traced outside of a region before
+    # the same functions, traced outside of a region first
     g = jax.jit(lambda x, t: plait.allreduce(x, plait.SUM, token=t))
     g(A[0, :7], plait.create_token())
     h = plait.jit(lambda a: (f(a), g(late(a)[0, :7], plait.create_token()), op(a, 8)))
@@ -367,7 +367,7 @@ def test_results_that_are_numbers_are_arrays():
 @pytest.mark.parametrize("jit", [lambda f: f, jax.jit, plait.jit])
 @pytest.mark.parametrize("with_condition", [False, True])
 def test_loop_without_derivative_runs_once(jit, with_condition):
-    """Where what is derived comes into it, and no result depends on that."""
+    """The differentiated value enters the loop, but no result depends on it."""
 
     def loss(r):
         def goes_on(c):

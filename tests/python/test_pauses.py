@@ -1,4 +1,4 @@
-"""What holds a job of ``plait run`` up, and nobody's time limit: ^Z, and who does not read."""
+"""What holds a job of ``plait run`` up without running into a time limit: ^Z, and a slow reader."""
 
 import os
 import pathlib
@@ -13,12 +13,12 @@ from test_run import begin, write
 
 
 def state_of(pid):
-    """As ps has it; "T" is stopped."""
+    """The state in the letters of ps; "T" is stopped."""
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def are_in(pids, states):
-    """Whether they come to be in one of these states, within some seconds."""
+    """Whether all processes reach one of these states within some seconds."""
     end = time.monotonic() + 15
     while any(state_of(pid) not in states for pid in pids) and time.monotonic() < end:
         time.sleep(0.05)
@@ -27,7 +27,7 @@ def are_in(pids, states):
 
 @needs_mpi
 def test_ranks_stop_and_go_on_with_plait_run(tmp_path):
-    """They are in no process group of the terminal's."""
+    """The ranks are in no process group of the terminal."""
     job, pids = begin(tmp_path)
     for _ in range(2):
         job.send_signal(signal.SIGTSTP)
@@ -57,14 +57,14 @@ print("finished")
 
 @needs_mpi
 def test_who_reads_has_time(tmp_path):
-    """More than PLAIT_TIMEOUT; ranks that print nothing wait meanwhile for the one that does."""
+    """More than PLAIT_TIMEOUT; meanwhile silent ranks wait for the rank that prints."""
     job = subprocess.Popen(
         [sys.executable, "-m", "plait", "run", "-n", "2", write(tmp_path, TALKS)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | {"PLAIT_TIMEOUT": "1.5", "JAX_PLATFORMS": "cpu"},
     )
-    select.select([job.stdout], [], [], 60)  # it has begun
+    select.select([job.stdout], [], [], 60)  # the job has begun
     time.sleep(6)
     out, err = job.communicate(timeout=60)
     lines = out.decode().splitlines()

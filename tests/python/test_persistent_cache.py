@@ -1,4 +1,4 @@
-"""Programs of other processes: by JAX's persistent compilation cache, and saved by hand."""
+"""Programs of other processes: from JAX's persistent compilation cache, and saved by hand."""
 
 import os
 import subprocess
@@ -71,14 +71,14 @@ def test_saved_programs_run_on_the_ranks_they_are_for(tmp_path):
     job = run_saved(path)
     assert job.returncode == 0, job.stderr
     assert run_saved(path, *"0123").stdout == "right\n"
-    job = run_saved(path, *"3210")  # by the number that 0123 had
+    job = run_saved(path, *"3210")  # with the communicator number of 0123
     assert job.returncode != 0 and job.stdout == "", job.stdout
     assert "plait.CommError: redistribute: communicator #1" in job.stderr
     assert "has other ranks than in the process that compiled the program" in job.stderr
 
 
 def test_programs_are_written_and_read(tmp_path):
-    """Jaxlib before 0.11 crashes over results that are tokens; such programs are not written."""
+    """Jaxlib before 0.11 crashes on results that are tokens; such programs are not cached."""
     cache = {
         "JAX_COMPILATION_CACHE_DIR": str(tmp_path),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
@@ -99,5 +99,5 @@ def test_programs_are_written_and_read(tmp_path):
         said.append(job.stderr)
     is_kept_out = "for 'jit_of_mesh' because it uses host callbacks" in said[0]
     assert is_kept_out == (jax.__version_info__ < (0, 11))
-    # that of plait.jit has no token among its results
+    # the program of plait.jit has no token among its results
     assert said[1].count("cache hit for 'jit_of_mesh'") == (1 if is_kept_out else 2)

@@ -1,9 +1,9 @@
-"""Programs that have been called and not been looked at: at exit, when MPI ends, in threads."""
+"""Programs called whose results nobody has read yet: at exit, when MPI ends, in threads."""
 
 import pytest
 from programs import run_on_two
 
-# It goes on for longer on the last rank, which is left by then.
+# The last rank computes longer, and has left main by then.
 DROPPED = """
 comm = plait.Comm()
 long = jax.jit(lambda x: jax.lax.fori_loop(0, 50_000, lambda _, v: v / 2 + jnp.cos(v), x))
@@ -42,9 +42,9 @@ print("main is over", flush=True)
 
 
 def test_a_failure_among_jaxs_tokens_is_said_once(tmp_path):
-    """JAX raises it when its own handlers have begun to end: that is a signal.
+    """JAX raises the failure after its own handlers have begun to end, which ends in a signal.
 
-    Rank 0 has JAX's coordinator: its end may end the other one, by a signal, before it speaks.
+    Rank 0 has JAX's coordinator, whose end may end the other rank by a signal before it speaks.
     """
     code, text = run_on_two(FAILED, tmp_path)
     assert code == 1 and text.count("main is over") == 2, text
@@ -102,7 +102,7 @@ def test_what_is_queued_is_done_before_mpi_ends(end, then, tmp_path):
     assert text.count("and no more") == (2 if then else 0), text
 
 
-# Each thread has a communicator of its own; those of the last rank begin in the opposite order.
+# Each thread has its own communicator; the last rank begins them in the opposite order.
 THREADS = """
 {setting}
 import threading
@@ -157,14 +157,14 @@ def test_threads_with_communicators_of_their_own(kind, is_late, setting, n_threa
 
 
 def test_more_threads_than_xla_has_are_told(tmp_path):
-    """Of programs that XLA gives to threads of its own."""
+    """The programs here are such that XLA runs them on threads of its own."""
     program = THREADS.format(kind="plait.jit", is_late=False, setting="")
     code, text = run_on_two(program, tmp_path, NPROC="1", PLAIT_TIMEOUT="3")
     assert code == 1 and "threads of this process have called operations, and XLA runs" in text
     assert "set NPROC=" in text, text
 
 
-# Each call has come back before another thread calls; on one rank every second operand is late.
+# Each call returns before another thread calls; on one rank every second operand is late.
 IN_TURN = """
 from concurrent.futures import ThreadPoolExecutor
 comm = plait.Comm()
@@ -192,7 +192,7 @@ print("right:", [float(plait.block(y)[0]) for y in sums] == [3.0 * (k + 1) for k
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("by_main, of_third", [(False, "add"), (True, "add"), (False, "eager")])
 def test_threads_that_call_in_turn_on_one_communicator(by_main, of_third, tmp_path):
-    """Each has a queue of its own: what has its operands would come before what waits for them."""
+    """Each thread has its own queue: programs with ready operands would overtake waiting ones."""
     program = IN_TURN.format(by_main=by_main, of_third=of_third)
     code, text = run_on_two(program, tmp_path, NPROC="8")
     assert code == 0 and text.count("right: True") == 2, text

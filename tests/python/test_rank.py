@@ -77,7 +77,7 @@ def test_keys_travel():
 
 
 def test_axes_of_keys_are_those_of_their_array():
-    """A key has words of its own, which are no blocks."""
+    """A key has words inside, but they are no blocks."""
     key = jax.random.key(3)
     for f in (plait.alltoall, jax.vmap(plait.alltoall)):
         x = key if f is plait.alltoall else key[None]
@@ -106,7 +106,7 @@ def test_1000_eager_calls_compile_once():
     for _ in range(1000):
         plait.allreduce(x, plait.SUM)
     assert compiles == []
-    plait.allreduce(jnp.ones((2, 1789)), plait.SUM)  # of no other test
+    plait.allreduce(jnp.ones((2, 1789)), plait.SUM)  # a shape that no other test has
     assert compiles != []
     jax.monitoring.clear_event_listeners()
 
@@ -373,7 +373,7 @@ def test_what_jax_refuses_for_another_reason_is_told_by_jax():
             y = plait.bcast(np.ones(3, np.float32), 0)
         except ValueError as error:
             assert "lowering_platforms" in str(error) and "dtype" not in str(error)
-        else:  # where JAX has learnt it
+        else:  # JAX versions that support it
             assert np.array_equal(y, np.ones(3))
 
 
@@ -400,7 +400,7 @@ def test_send_to_oneself():
 
 
 def test_large_tags():
-    """Nothing but the program counts them where no message leaves the process."""
+    """Without messages between processes, nothing but the program limits tags."""
 
     def f(x):
         for i, tag in enumerate(tags):
@@ -454,7 +454,7 @@ def test_a_copied_communicator_is_itself():
     held = {"comm": comm, "x": jnp.ones(2)}
     assert copy.copy(comm) is comm and copy.deepcopy(comm) is comm
     assert copy.deepcopy(held)["comm"] is comm
-    # of what has one in its structure a copy has the same structure, and the same programs
+    # a copy with the same structure finds the same programs
     f = plait.jit(lambda x, comm: plait.allreduce(x, plait.SUM, comm=comm), static_argnums=1)
     assert f(held["x"], comm).tolist() == f(held["x"], copy.deepcopy(comm)).tolist() == [1, 1]
     assert f._cache_size() == 1
@@ -471,7 +471,7 @@ def test_a_pickled_communicator_is_that_of_the_reader():
 
 
 def test_a_child_of_multiprocessing_reads_no_communicator(monkeypatch):
-    """It has the launcher's variables, but MPI ends it at once."""
+    """The child has the launcher's variables, but MPI would end it at once."""
     text = pickle.dumps(plait.Comm())
     monkeypatch.setattr(multiprocessing, "parent_process", object)
     assert pickle.loads(text) == plait.Comm()
@@ -516,7 +516,7 @@ def test_communicators_are_values():
 
 
 def test_meshes_of_several_threads_have_numbers_of_their_own():
-    """The same devices in other orders: with one number their programs would be each other's."""
+    """The same devices in other orders: with one number they would share their programs."""
     orders = list(itertools.permutations(jax.devices()[:5]))[:96]
     made = {}
 

@@ -24,7 +24,7 @@ def test_there_is_one_for_each_model():
 
 
 def likelihood():
-    """That of the third example, and its derivative."""
+    """The likelihood of the third example, and its derivative."""
     x = np.linspace(0, 1, 200)
     y, square = np.sin(12 * x), (x[:, None] - x) ** 2
 
@@ -35,7 +35,7 @@ def likelihood():
     return [loss(0.2), (loss(0.2 + 1e-6) - loss(0.2 - 1e-6)) / 2e-6]
 
 
-# What each prints first, and how close twenty steps of descent, or float32, come to it.
+# The first output of each example, and the error of twenty steps of descent, or of float32.
 PRINTS = [([0.0, 1.0, 2.0], 0.1), ([262144.0], 0.1), (likelihood(), 0.5)]
 
 

@@ -33,7 +33,7 @@ KINDS = [AxisType.Auto, AxisType.Explicit]
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("shape", [(2,), (2, 2), (2, 4)])
 def test_every_pair_is_bit_exact(shape):
-    """Every split from and to some others, in both ways in turns on both kinds of meshes."""
+    """Every split to and from some other splits; both ways, in turns, on both kinds of meshes."""
     a = np.arange(8 * 16 * 8, dtype=np.int64).reshape(8, 16, 8)
     every = specs(meshes.NAMES[: len(shape)], 3)
     pairs = list(itertools.product(enumerate(every), enumerate(every)))
@@ -60,7 +60,7 @@ def test_dtypes(dtype):
 
 @pytest.mark.parametrize("dtype", ["int4", "float8_e4m3b11fnuz", "key<fry>"])
 def test_dtypes_that_there_are_not(dtype):
-    """Named when the call is made, of whichever function: nothing is left to a program's run."""
+    """Every function names the dtype when it is called, not when the program runs."""
     mesh = meshes.make((2,))
     if dtype == "key<fry>":
         x = jax.random.split(jax.random.key(0), (2, 2, 2))
@@ -74,7 +74,7 @@ def test_dtypes_that_there_are_not(dtype):
         (lambda v: plait.halo.exchange(v, 0, mesh=mesh, spec=P("a")), "halo.exchange: x"),
         (lambda v: plait.halo.fold(v, 0, mesh=mesh, spec=P("a")), "halo.fold:"),
     ]
-    if dtype != "int4":  # integers become floating
+    if dtype != "int4":  # transforms make integers floating
         calls += [
             (plait.fft.fftn, "fftn: x"),
             (plait.fft.rfftn, "rfftn: x"),
@@ -186,7 +186,7 @@ def test_bad_input():
 
 
 def dealt(n, n_parts, block):
-    """The place of each of n indices, and how many places there are."""
+    """The place of each of n indices, and the number of places."""
     i = np.arange(n)
     k = i // block
     each = -(-n // (n_parts * block)) * block
@@ -194,7 +194,7 @@ def dealt(n, n_parts, block):
 
 
 def deal(a, axis, n_parts, block):
-    """The oracle: axis of a dealt out, zeros between."""
+    """The oracle: one axis of a dealt out, with zeros between."""
     places, n = dealt(a.shape[axis], n_parts, block)
     x = np.moveaxis(a, axis, 0)
     y = np.zeros((n, *x.shape[1:]), a.dtype)
@@ -209,7 +209,7 @@ def deal(a, axis, n_parts, block):
 def test_blocks_there_and_back(block, n_parts, columns, kind):
     mesh = meshes.make((n_parts,), kind)
     near = {"P-1": n_parts - 1, "P": n_parts, "P+1": n_parts + 1}
-    n = near[columns] if columns in near else int(columns)  # of one device also no columns
+    n = near[columns] if columns in near else int(columns)  # on one device also no columns
     a = meshes.random((3, n))
     x = meshes.put(a, mesh)
     y = plait.redistribute(x, P(None, "a"), block=block)
@@ -223,7 +223,7 @@ def test_blocks_there_and_back(block, n_parts, columns, kind):
 
 
 def test_what_was_dealt_out_is_not_guessed():
-    """In a trace on Auto axes nothing says which axis was."""
+    """In a trace on Auto axes nothing tells which axis was dealt out."""
     a, mesh = meshes.random((8, 8)), meshes.make((2,))
     dealt = plait.redistribute(meshes.put(a, mesh), P(None, "a"), block=1)
 
@@ -250,7 +250,7 @@ def test_blocks_over_a_grid():
 
 @pytest.mark.parametrize("shape", [(3, 1), (1, 1)])
 def test_blocks_along_an_axis_of_one_device(shape):
-    """The result is padded there, and says so to what takes it back."""
+    """The result is padded along such an axis, and records that for the way back."""
     a, mesh = meshes.random((8, 3)), meshes.make(shape)
     y = plait.redistribute(meshes.put(a, mesh), P("a", "b"), block=2)
     assert np.array_equal(y, deal(deal(a, 0, shape[0], 2), 1, 1, 2))
@@ -294,7 +294,7 @@ IN_TURN = {
 @pytest.mark.long
 @pytest.mark.parametrize("name", IN_TURN)
 def test_eager_gradients_on_one_mesh_after_another(name):
-    """JAX takes a product's cotangent for one on the mesh that it had the program made for."""
+    """JAX takes a product's cotangent to be on the mesh for which it made the program."""
     weights, x, f = meshes.random((8, 8), seed=1), 8 * np.eye(8), IN_TURN[name]
 
     def slope(shape):

@@ -1,4 +1,4 @@
-"""The pages in docs/operations are those that docstrings and plans say, and none is missing."""
+"""The pages in docs/operations agree with docstrings and plans, and no page is missing."""
 
 import ast
 import importlib.util
@@ -24,7 +24,7 @@ def load():
     sys.path.append(str(TOOL.parent))
     spec = importlib.util.spec_from_file_location("make_reference", TOOL)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses look themselves up
+    sys.modules[spec.name] = module  # its dataclasses look the module up
     spec.loader.exec_module(module)
     return module
 
@@ -98,7 +98,7 @@ def test_missing_part_is_found(label):
 
 
 def test_public_names_are_there_for_editors_that_run_nothing():
-    """Those that are computed, or imported by other names, they call unknown."""
+    """Editors call names unknown that are computed, or imported under other names."""
     tree = ast.parse((ROOT / "python" / "plait" / "_public.py").read_text())
     imported = {
         alias.name
@@ -116,7 +116,7 @@ def test_public_names_are_there_for_editors_that_run_nothing():
 
 
 def numbers(plan):
-    """Messages, bytes and work bytes, which the first line of the text says, too."""
+    """Messages, bytes and work bytes; checks that the first line of the text states them."""
     found = (plan.messages, plan.n_bytes, plan.work_bytes)
     first, n = plan.text.splitlines()[0], len(re.findall(r"^ +\d+  fence", plan.text, re.MULTILINE))
     assert ": {} messages, {} bytes, work {} bytes".format(*found) in first

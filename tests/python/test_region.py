@@ -1,4 +1,4 @@
-"""Regions and plait.jit around what JAX does to programs: loops, references, its own functions."""
+"""Regions and plait.jit inside JAX's transformations: loops, references, functions of JAX."""
 
 import functools
 import pickle
@@ -29,7 +29,7 @@ def test_lanes_of_a_loop_that_are_done_stay_as_they_are(wrap, op):
     n = jnp.array([3.0, 7.0, 5.0])
     for many in (jax.vmap, lambda f: lambda n: jax.vmap(jax.vmap(f))(n[None])[0]):
         assert np.array_equal(wrap(many(lambda n: count(n, op)))(n), n)
-    one = wrap(jax.vmap(lambda n: count(3.0, op) + 0 * n))(n)  # the same round for all
+    one = wrap(jax.vmap(lambda n: count(3.0, op) + 0 * n))(n)  # the same round for all lanes
     assert np.array_equal(one, [3, 3, 3])
     named = jax.vmap(lambda n: count(n, op) + jax.lax.psum(op(n), "i"), axis_name="i")
     assert np.array_equal(wrap(named)(n), n + 15)
@@ -37,7 +37,7 @@ def test_lanes_of_a_loop_that_are_done_stay_as_they_are(wrap, op):
 
 @OF_SUM
 def test_conjugate_gradients_that_stop_by_a_sum(op):
-    """Each right-hand side at its own step; one is solved before the first."""
+    """Each right-hand side stops at its own step; one is solved before the first step."""
     a = jnp.array([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]])
 
     def solve(b):
@@ -62,14 +62,14 @@ def test_conjugate_gradients_that_stop_by_a_sum(op):
 
 
 def test_transposes():
-    """As solvers take them; a region that is transposed is one again."""
+    """Transposes as solvers take them; a transposed region is a region."""
     a = jnp.array([[4.0, 1, 0], [0, 3, 1], [1, 0, 2]])
     operator = plait.region(lambda x: total(a @ x))
     b = jnp.array([1.0, 2, 3])
     transposed = jax.linear_transpose(operator, b)
     assert np.allclose(transposed(b)[0], a.T @ b)
     assert "plait_region" in str(jax.make_jaxpr(transposed)(b))
-    scaled = plait.region(lambda x, y: total(x) * y)  # y stays
+    scaled = plait.region(lambda x, y: total(x) * y)  # y is constant
     assert np.allclose(jax.linear_transpose(lambda x: scaled(x, b), b)(b)[0], b * b)
 
     def loss(solve):
@@ -162,7 +162,7 @@ def test_references(wrap):
 
 
 class Grid:
-    """By identity, as static arguments may be."""
+    """A static argument, compared by identity."""
 
     def __init__(self, n):
         self.n = n
@@ -222,7 +222,7 @@ def test_programs_compiled_ahead_of_time_run_more_than_once(jit):
 
 
 def loops():
-    """Double a number until it is large: the condition communicates, or the body does."""
+    """Double a number until it is large: the condition communicates, or the body."""
     return {
         "condition": lambda x: jax.lax.while_loop(lambda c: total(c) < 100, lambda c: 2 * c, x),
         "body": lambda x: jax.lax.while_loop(lambda c: c < 100, lambda c: total(2 * c), x),
@@ -243,7 +243,7 @@ def test_loops_under_checkpoint_and_jacobians(loop, wrap):
 
 @pytest.mark.parametrize("outer", [jax.jit, plait.jit])
 def test_methods_are_not_those_of_a_function_inside(outer):
-    """functools.wraps copies an object's dictionary, from a function to what jax.grad makes."""
+    """functools.wraps copies an object's dictionary from a function to the result of jax.grad."""
     loss = plait.jit(lambda x: jnp.sum(total(x) ** 2))
     x = jnp.arange(3.0)
     for f in (jax.grad(loss), jax.vmap(loss), jax.value_and_grad(loss)):
@@ -278,7 +278,7 @@ def test_methods_of_classes():
 
 @jax.tree_util.register_pytree_node_class
 class Node:
-    """A node that may be written to."""
+    """A mutable node."""
 
     def __init__(self, **fields):
         self.fields = fields
@@ -293,7 +293,7 @@ class Node:
 
 @pytest.mark.parametrize("wrap", [plait.jit, jax.jit, lambda f: jax.jit(plait.region(f))])
 def test_nodes_of_arguments_are_made_anew(wrap):
-    """Also those without values, in arguments that have some."""
+    """Also nodes without values, inside arguments with values."""
     model = Node(weight=jnp.ones(3), inner=Node(name=None, more=Node()))
     seen = []
 

@@ -1,4 +1,4 @@
-"""What ``plait run`` does around the ranks: settings of launchers, signals, the way of output."""
+"""``plait run`` around the ranks: settings of launchers, signals, the way of output."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ from test_cli import RANKS, needs_mpi, plait
 
 
 def write(folder, text):
-    """A program for ranks; its path."""
+    """Write a program for ranks; returns its path."""
     path = folder / "program.py"
     path.write_text(RANKS + text)
     return path
@@ -32,7 +32,7 @@ TWO_NODES = {"SLURM_JOB_NUM_NODES": "2"}
     [
         ("mpich", STEP, {"HYDRA_LAUNCHER": "fork"}),
         ("intel", STEP, {"I_MPI_HYDRA_BOOTSTRAP": "fork"}),
-        ("openmpi", STEP, {}),  # it starts ranks of its own node itself
+        ("openmpi", STEP, {}),  # Open MPI starts ranks of its own node itself
         ("mpich", STEP | TWO_NODES, {"SLURM_OVERLAP": "1"}),
         ("openmpi", STEP | TWO_NODES, {"SLURM_OVERLAP": "1"}),
         ("mpich", STEP | TWO_NODES | {"SLURM_OVERLAP": "0"}, {"SLURM_OVERLAP": "0"}),
@@ -41,7 +41,7 @@ TWO_NODES = {"SLURM_JOB_NUM_NODES": "2"}
         ("mpich", STEP | {"HYDRA_RMK": "user"}, {}),
         ("mpich", STEP | {"HYDRA_IFACE": "ib0"}, {"HYDRA_LAUNCHER": "fork"}),
         ("intel", STEP | {"I_MPI_HYDRA_RMK": "user"}, {}),
-        ("mpich", {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}, {}),  # of sbatch, of salloc
+        ("mpich", {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1"}, {}),  # of sbatch or salloc
         ("mpich", STEP | {"SLURM_STEP_ID": str(0xFFFFFFFA)}, {}),  # of an interactive step
         ("mpich", {}, {}),
     ],
@@ -75,7 +75,7 @@ def test_open_mpi_has_a_network_where_hosts_are_named(given, is_alone):
 
 
 def test_the_choice_of_a_settings_file_of_open_mpi_is_kept(tmp_path):
-    """Of the user's or of the site's."""
+    """The settings file of the user or of the site."""
     launcher = _mpi_find.Launcher(f"{tmp_path}/bin/mpiexec", "openmpi", "5.0.1")
     for name in (".openmpi/mca-params.conf", "etc/openmpi-mca-params.conf"):
         file = tmp_path / name
@@ -89,7 +89,7 @@ def test_the_choice_of_a_settings_file_of_open_mpi_is_kept(tmp_path):
 
 @needs_mpi
 def test_ranks_are_those_of_their_own_launcher(tmp_path):
-    """Not of one that started the shell, as of a job of another MPI, or of Slurm's."""
+    """Ranks ignore a launcher that started the shell, as of a job of another MPI, or of Slurm."""
     left = {"PMI_RANK": "1", "PMI_SIZE": "2", "MPI_LOCALRANKID": "1", "MPI_LOCALNRANKS": "2"}
     left |= {"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}
     left |= {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "6"}
@@ -101,7 +101,7 @@ def test_ranks_are_those_of_their_own_launcher(tmp_path):
 
 @contextlib.contextmanager
 def pipes(folder, rank):
-    """What a rank's wrapper prints into, as `plait run` makes them, and reads: output, errors."""
+    """The pipes of a rank's wrapper, as `plait run` makes them: readers of output and errors."""
     names = [f"{folder}/{rank}.{name}" for name in ("out", "err")]
     readers = [_launch_output.Streams._pipe(name) for name in names]
     try:
@@ -112,7 +112,7 @@ def pipes(folder, rank):
 
 
 def test_a_stream_that_nobody_reads_is_none(tmp_path):
-    """As on another host, where the folder is on a file system that hosts share."""
+    """As on another host, if hosts share the folder's file system."""
     for name in ("out", "err"):
         os.mkfifo(tmp_path / f"0.{name}")
     assert _rank.open_streams(str(tmp_path), "0") == []
@@ -125,7 +125,7 @@ def test_a_stream_that_nobody_reads_is_none(tmp_path):
 
 @pytest.mark.parametrize("where", ["elsewhere:", _rank.host()])
 def test_only_ranks_of_the_launchers_host_have_the_folder(tmp_path, where):
-    """Another one's output goes in records through the launcher, which is this process."""
+    """A rank elsewhere sends its output in records through the launcher, here this process."""
     text = 'echo "folder $PLAIT_RUN_FOLDER"; echo "error" >&2; exit 3'
     command = [sys.executable, "-I", "-S", _rank.__file__, tmp_path, "mpich", where, "2"]
     with pipes(tmp_path, 1) as readers:
@@ -146,7 +146,7 @@ def test_only_ranks_of_the_launchers_host_have_the_folder(tmp_path, where):
 
 
 def test_a_rank_that_cannot_be_started_says_so(tmp_path):
-    """And has a note, without which the others would wait for it in MPI_Init."""
+    """The rank leaves a note; without it the others would wait for the rank in MPI_Init."""
     script = (
         "import errno, os; from plait import _rank\n"
         "def fork(): raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))\n"
@@ -182,7 +182,7 @@ def test_a_signal_to_a_program_that_has_just_ended_is_none():
 
 @pytest.mark.parametrize("size", [0, 1, 5, _rank.PIECE_BYTES, 3 * _rank.PIECE_BYTES, 100_000])
 def test_records_are_lines_again(tmp_path, size):
-    """Of any length and however they are cut, among what the launcher itself says."""
+    """Lines of any length, cut anywhere, among lines of the launcher itself."""
     sent, way = [], _rank.Elsewhere.__new__(_rank.Elsewhere)
     way.rank, way.waiting, way._send = "1", {"out": b"", "err": b""}, sent.extend
     line = bytes(range(256)).replace(b"\n", b"") * (size // 255) + b"x" * (size % 255)
@@ -218,7 +218,7 @@ print(sorted(got))
 
 
 def begin(tmp_path, n_ranks=2):
-    """A job of ranks that wait for two signals, and their process numbers."""
+    """Start ranks that wait for two signals; the job, and the ranks' process numbers."""
     command = [sys.executable, "-m", "plait", "run", "-n", str(n_ranks), write(tmp_path, WAITING)]
     job = subprocess.Popen(
         command,
@@ -226,14 +226,14 @@ def begin(tmp_path, n_ranks=2):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        env=os.environ | {"TMPDIR": str(tmp_path)},  # of one that is killed the folder stays
+        env=os.environ | {"TMPDIR": str(tmp_path)},  # a killed job leaves its folder
     )
     pids = [int(job.stdout.readline().split()[-1]) for _ in range(n_ranks)]
     return job, pids
 
 
 def relatives(pid):
-    """All processes that this one has started, and they, of this moment."""
+    """This process and, recursively, all processes that it has started, at this moment."""
     found = [pid]
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -243,7 +243,7 @@ def relatives(pid):
 
 
 def are_gone(pids):
-    """Whether they end within some seconds."""
+    """Whether all processes end within some seconds."""
     end = time.monotonic() + 15
     left = pids
     while left and time.monotonic() < end:
@@ -263,7 +263,7 @@ def is_running(pid):
 @needs_mpi
 @pytest.mark.parametrize("to_all", [False, True])
 def test_signals_of_users_are_for_the_ranks(tmp_path, to_all):
-    """Also where a batch system sends them to all processes of a job."""
+    """Even if a batch system sends signals to all processes of a job."""
     job, _ = begin(tmp_path)
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         os.killpg(job.pid, number) if to_all else job.send_signal(number)
@@ -294,7 +294,7 @@ def test_a_signal_is_not_for_who_has_the_number_of_a_wrapper_by_now(tmp_path):
 
 @pytest.mark.parametrize("end", ["", "-15"])
 def test_who_ended_badly_where_the_launcher_went_on(tmp_path, capsys, end):
-    """It kills the wrapper of a rank that waits in MPI_Finalize, or has it end."""
+    """The launcher kills the wrapper of a rank that waits in MPI_Finalize, or has it end."""
     (tmp_path / "0.ended").write_text("3")
     (tmp_path / "1.left").write_text("")
     ends = _launch.Ends(str(tmp_path), 2)
@@ -349,7 +349,7 @@ def test_a_trace_takes_the_place_of_files_alone(tmp_path, monkeypatch):
 
 @pytest.fixture
 def handlers():
-    """Those of this process are there again after the test."""
+    """Restore this process's signal handlers after the test."""
     numbers = (*_launch.ENDING, *_launch.PASSED_ON)
     former = {number: signal.getsignal(number) for number in numbers}
     yield
@@ -358,7 +358,7 @@ def handlers():
 
 
 def test_a_trace_is_made_for_nobody_who_does_not_wait(tmp_path, handlers):
-    """The parts stay, and may be merged later."""
+    """The parts of the trace stay, and may be merged later."""
     trace = tmp_path / "t.json"
     settings = os.environ | {"PLAIT_TRACE": str(trace), "PLAIT_RUN_JOB": "one"}
     subprocess.run([sys.executable, "-c", TRACED], env=settings, check=True)
@@ -374,7 +374,7 @@ def test_a_trace_is_made_for_nobody_who_does_not_wait(tmp_path, handlers):
         said[1]
         == f"SIGTERM: the trace is not made; of its parts make it by  plait trace merge {trace}"
     )
-    assert signals == [signal.SIGTERM]  # what said that: the handlers are those of before
+    assert signals == [signal.SIGTERM]  # the former handler noted it: it is back
     assert len(list(tmp_path.glob("*.part"))) == 1 and not list(tmp_path.glob("*.tmp"))
     assert _launch_trace.merge_trace(str(trace), "run other", said.append) == 0
     assert said[-1] == f"no operation was traced, {trace} is not written"
@@ -427,7 +427,7 @@ def test_a_job_ends_where_nobody_reads():
 
 @pytest.mark.parametrize("is_blocking", [True, False])
 def test_all_is_written_to_a_slow_reader(is_blocking):
-    """Also where what others have opened is non-blocking, and takes less than there is."""
+    """Even if the pipe is non-blocking, opened so by others, and takes less than it is given."""
     ours, theirs = os.pipe()
     os.set_blocking(theirs, is_blocking)
     sink = _launch_output.Sink(theirs, _launch_output.Patience())
@@ -449,7 +449,7 @@ def test_all_is_written_to_a_slow_reader(is_blocking):
 def test_a_job_that_ends_does_not_wait_for_a_reader():
     ours, theirs = os.pipe()
     sink = _launch_output.Sink(theirs, _launch_output.Patience())
-    sink.patience.look = lambda: sink.patience.end_within(0)  # as a signal has it end
+    sink.patience.look = lambda: sink.patience.end_within(0)  # as if a signal ended it
     sink.write(bytes(1 << 20))
     sink.flush()
     assert sink.is_given_up
@@ -457,11 +457,11 @@ def test_a_job_that_ends_does_not_wait_for_a_reader():
     sink.flush()
     os.close(theirs)
     with os.fdopen(ours, "rb") as rest:
-        assert set(rest.read()) == {0}  # whole pieces, and nothing after the gap
+        assert set(rest.read()) == {0}  # whole pieces only, and nothing after the gap
 
 
 def test_lines_come_in_pieces():
-    """They are put together once: a line of many does not cost the square of its length."""
+    """Pieces are joined once: a line of many pieces does not cost the square of its length."""
     lines = _launch_output.Lines()
     assert [lines.take(b"ab"), lines.take(b""), lines.take(b"c")] == [[], [], []]
     assert lines.pieces == [b"ab", b"c"]
@@ -470,7 +470,7 @@ def test_lines_come_in_pieces():
 
 
 def test_no_room_for_what_a_job_needs(tmp_path, monkeypatch):
-    """It is not the output that cannot be written."""
+    """The error does not say that output cannot be written."""
     with pytest.raises(_launch.LimitError, match="absent/0.out: No such file or directory; TMPDIR"):
         _launch_output.Streams(str(tmp_path / "absent"), 1)
 
@@ -483,7 +483,7 @@ def test_no_room_for_what_a_job_needs(tmp_path, monkeypatch):
 
 
 def test_folders_of_killed_jobs_are_removed_by_the_next(tmp_path, monkeypatch):
-    """Not of one that runs, however long ago it began, nor one that may just have begun."""
+    """Not the folder of a running job, however old, nor that of a job that may just have begun."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     killed, young, not_ours = (tmp_path / f"plait-run-{x}" for x in ("killed", "young", "link"))
     for folder in killed, young:
@@ -541,14 +541,14 @@ def test_more_ranks_than_files(monkeypatch):
 
 
 def test_words_of_a_program_are_no_launchers(tmp_path):
-    """A colon would begin another program."""
+    """To the launcher a colon would begin another program."""
     words = ["a", ":", "=:", "==:", "a:", "::", "=", ""]
     assert ":" not in _rank.guarded(words) and _rank.unguarded(_rank.guarded(words)) == words
     assert _rank.unguarded(["sh", "-c", "a : b"]) == ["sh", "-c", "a : b"]
 
 
 def test_signals_that_were_ignored_stay_so(handlers):
-    """As nohup has it, and shells for what runs in the background."""
+    """As by nohup, and by shells for background jobs."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     job = _launch.Job()
@@ -584,14 +584,14 @@ def test_a_note_needs_no_room_on_the_disk(tmp_path, monkeypatch):
         _rank.leave_note(tmp_path, "1.ended", "-9")
     _rank.leave_note(tmp_path, "2.ended", "3")
     _rank.leave_note(tmp_path / "of a job that is over", "2.ended", "3")
-    (tmp_path / "3.ended").touch()  # not written yet
+    (tmp_path / "3.ended").touch()  # still empty
     ends = _launch.Ends(str(tmp_path), 5)
     ends.look()
     assert ends.known == {0: "0", 1: "-9", 2: "3"}
 
 
 def test_the_first_to_fail_is_who_began_to_end_first(tmp_path):
-    """Others learn of it as soon as it has noted why, and may be over sooner."""
+    """Other ranks learn of its failure as soon as it leaves a note, and may end sooner."""
     for when, (name, text) in enumerate(
         [("2.left", "raised SystemExit: 3"), ("0.left", ""), ("1.ended", "1"), ("2.ended", "3")]
     ):
@@ -610,7 +610,7 @@ time.sleep(300)
 
 
 def test_a_rank_ends_with_its_launcher(tmp_path):
-    """Open MPI's leaves ranks behind where it is killed."""
+    """Open MPI's launcher leaves ranks behind when it is killed."""
     wrapper = [sys.executable, "-I", "-S", _rank.__file__, tmp_path, "mpich", _rank.host(), "1"]
     program = ["sh", "-c", "trap '' TERM; echo $$; while true; do sleep 0.1; done"]
     with pipes(tmp_path, 0) as readers:

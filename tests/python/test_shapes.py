@@ -1,4 +1,4 @@
-"""Shapes, splits and extents that nobody chose by hand: hypothesis looks for the odd ones."""
+"""Shapes, splits and extents that nobody chose by hand: hypothesis looks for odd cases."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jax.sharding import PartitionSpec as P
 
-# Every example compiles a program: few of them, and no deadline on a busy machine.
+# Every example compiles a program: few examples, and no deadline on a busy machine.
 few = settings(
     max_examples=8,
     deadline=None,
@@ -61,7 +61,7 @@ def test_redistribute_between_any_splits(case, other, seed):
 
 @st.composite
 def ghosts(draw):
-    """A split array, what of it is data, widths on either side and boundaries."""
+    """A split array, the extent of its data, widths on either side and boundaries."""
     mesh, spec, size = draw(split_array(ndim=2))
     width = [draw(st.tuples(st.integers(0, 6), st.integers(0, 6))) for _ in size]
     words = [draw(st.sampled_from(["periodic", "zero", "edge", "reflect"])) for _ in size]

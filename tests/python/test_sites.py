@@ -23,7 +23,7 @@ def too_long(x):
 
 
 def jaxprs_in(params):
-    """Those of an equation's parameters; jax.extend names no function for it before 0.10."""
+    """The jaxprs in an equation's parameters; jax.extend has no function for this before 0.10."""
     for value in jax.tree.leaves(list(params.values())):
         jaxpr = getattr(value, "jaxpr", value)
         if hasattr(jaxpr, "eqns"):
@@ -147,13 +147,13 @@ def test_operations_on_a_mesh_know_the_line_too(f):
 def test_eager_calls_on_other_lines_share_one_program(monkeypatch):
     x = jnp.full(3, 2.0)
     plait.allreduce(x, plait.SUM)
-    monkeypatch.setattr(_eager, "program", None)  # nor is it looked for again
+    monkeypatch.setattr(_eager, "program", None)  # no program is searched for again
     np.testing.assert_array_equal(plait.allreduce(x, plait.SUM), x)
     np.testing.assert_array_equal(plait.allreduce(x, plait.SUM), x)
 
 
 def test_numbers_do_not_depend_on_the_rest_of_the_file():
-    """A function that has moved down keeps its numbers; two of its lines differ."""
+    """A function that moves down keeps its numbers; two of its lines have different numbers."""
     text = "def f(see):\n    see()\n    return see()\n"
     seen = []
 

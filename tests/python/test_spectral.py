@@ -119,7 +119,7 @@ def test_frequencies_in_eager_derivatives_of_loops(wrap):
 
 
 def operator(v, **place):
-    """Not symmetric, with few eigenvalues close to 0: 1 + |k|² + 0.2 ik along the first axis."""
+    """Not symmetric, few eigenvalues close to 0: 1 + |k|² + 0.2 ik, with k of the first axis."""
     y = plait.fft.fftn(v, layout="natural", **place)
     k = plait.fft.fftfreqn(y, angular=True, layout="natural", **place)
     factor = jax.lax.complex(1 + sum(one * one for one in k), 0.2 * k[0] + 0 * k[1] + 0 * k[2])
@@ -174,7 +174,7 @@ def test_solvers_of_spectral_operators_and_their_gradients(shape, solver, is_fir
     want = np.linalg.solve(matrix, a.ravel()).reshape(a.shape)
     slope = np.linalg.solve(matrix.T, w.ravel()).reshape(a.shape)
 
-    def solve(b):  # from b, as zeros like a traced array are on no mesh since jax 0.11
+    def solve(b):  # from b: zeros like a traced array are on no mesh since jax 0.11
         return solver(lambda v: operator(v, **place), b, b, tol=1e-13)[0]
 
     def near(v):
@@ -183,7 +183,7 @@ def test_solvers_of_spectral_operators_and_their_gradients(shape, solver, is_fir
     def solve_near(b):  # with a preconditioner
         return solver(lambda v: operator(v, **place), b, b, tol=1e-13, M=near)[0]
 
-    ways = [lambda g: g, jax.jit]  # what one mesh has eagerly, another has under jit
+    ways = [lambda g: g, jax.jit]  # one mesh runs eagerly what another runs under jit
     if not is_first_eager:
         ways.reverse()
     for f, way in zip((solve, solve_near), ways, strict=True):
@@ -204,7 +204,7 @@ def test_convolution_is_that_of_its_definition(mode, kind):
     mesh = meshes.make((2, 4), kind)
     a = meshes.random((8, 8, 6))
     x = meshes.put(a, mesh, P("a", "b"))
-    # Pairwise: what one kind of mesh is given eagerly, the other one has under jit.
+    # Pairwise: cases that are eager on one kind of mesh run under jit on the other kind.
     ways = itertools.cycle([lambda f: f, jax.jit] if kind == KINDS[0] else [jax.jit, lambda f: f])
     for (size, axes), way in zip(itertools.product(SIZES, [(0, 1, 2), (1, 0)]), ways, strict=False):
         size = tuple(size[i] if i in axes else a.shape[i] for i in range(3))
@@ -232,7 +232,7 @@ def test_convolution_of_two_on_the_mesh():
         eps = meshes.eps(y.dtype)
         want = oracle.convolve(a, b, "same", (0, 1, 2))
         assert np.linalg.norm(np.asarray(y) - want) <= 50 * eps * np.linalg.norm(want)
-    # 'valid' with the larger one behind, on the mesh or not
+    # 'valid' with the larger array second, on the mesh or not
     a, b = meshes.random((2, 3)), meshes.random((8, 6), seed=1)
     want = oracle.convolve(a, b, "valid", (0, 1))
     for small in (jnp.asarray(a), meshes.put(a, mesh)):
@@ -339,7 +339,7 @@ def test_convolution_of_operands_on_two_meshes():
     "shapes", [((8, 1), (1, 5)), ((1, 4), (3, 2)), ((2, 6), (5, 1)), ((1,), (4,))]
 )
 def test_convolution_along_axes_of_one_element(shapes, mode):
-    """Such an axis fits into any other, as in SciPy."""
+    """Such an axis fits into any other axis, as in SciPy."""
     a, b = (meshes.random(shape, seed=i) for i, shape in enumerate(shapes))
     want = scipy.signal.fftconvolve(a, b, mode)
     got = plait.fft.fftconvolve(jnp.asarray(a), jnp.asarray(b), mode=mode)
@@ -350,7 +350,7 @@ def test_convolution_along_axes_of_one_element(shapes, mode):
 
 
 def test_convolution_beside_an_empty_axis():
-    """Axes that stay fit together as in NumPy: none of them and one are none."""
+    """Remaining axes broadcast as in NumPy: extents 0 and 1 give 0."""
     a, b = jnp.zeros((0, 8)), jnp.asarray(meshes.random((1, 3)))
     for x, y in [(a, b), (b, a)]:
         assert plait.fft.fftconvolve(x, y, axes=1).shape == (0, 10)
@@ -358,7 +358,7 @@ def test_convolution_beside_an_empty_axis():
 
 @pytest.mark.long
 def test_eager_gradient_of_a_convolution_with_itself():
-    """Of an array on no mesh, both of whose cotangents are on that of the call."""
+    """The array is on no mesh, but both its cotangents are on the mesh of the call."""
     mesh, a = meshes.make((2,)), jnp.asarray(meshes.random((4, 6)))
 
     def loss(a, **place):
@@ -375,7 +375,7 @@ def test_eager_gradient_of_a_convolution_with_itself():
 
 @pytest.mark.parametrize("spacing", [1e-22, 3e18, 3e20])
 def test_poisson_where_squares_are_out_of_range(spacing):
-    """Of float32: a parsec in metres is 3e16, a megaparsec 3e22."""
+    """The range of float32: a parsec in metres is 3e16, a megaparsec 3e22."""
     n, mesh = 32, meshes.make((2,))
     scale = 1e-20 if spacing > 1 else 1e20
     x = np.cos(2 * np.pi * np.arange(n) / n)[:, None] * np.ones(4) * scale
@@ -408,7 +408,7 @@ def test_poisson_is_the_inverse_of_the_dense_matrix(shape, dtype, kind):
 
 
 def test_poisson_of_what_is_known():
-    """U of a few waves: exact to rounding, in both precisions; the mean is dropped."""
+    """The solution u of a few waves: exact to rounding, in both precisions; the mean is dropped."""
     mesh, n, length = meshes.make((2, 4)), (16, 8, 12), (1.0, 2.0, 3.0)
     h = [side / k for side, k in zip(length, n, strict=True)]
     x, y, z = np.meshgrid(*[np.arange(k) * d for k, d in zip(n, h, strict=True)], indexing="ij")
@@ -426,7 +426,7 @@ def test_poisson_along_some_axes_and_its_adjoint():
     f, w = meshes.random((3, 6, 4)), meshes.random((3, 6, 4), seed=1)
     x = meshes.put(f, mesh, P(None, "a"))
     want = oracle.poisson(f, (1.0, 0.5), (1, 2))
-    where = {"spec": P(None, "a")}  # under jit the first axis would be taken to be split
+    where = {"spec": P(None, "a")}  # under jit the first axis is assumed to be split
     solve = lambda v: plait.fft.poisson(v, spacing=(1.0, 0.5), axes=(1, 2), **where)  # noqa: E731
     np.testing.assert_allclose(solve(x), want, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(jax.vmap(solve)(jnp.stack([x, 2 * x]))[1], 2 * want, atol=1e-11)
@@ -453,7 +453,7 @@ PADDED = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", PADDED)
 def test_what_is_behind_the_data_is_not_read(name, kind):
-    """Of arrays whose size the mesh does not divide, with NaN in the padding."""
+    """Arrays whose size the mesh does not divide, with NaN in the padding."""
     function = PADDED[name]
     own = (30, 7, 8)
     x = meshes.random(own)
@@ -484,7 +484,7 @@ def test_what_is_behind_the_data_is_not_read(name, kind):
 
 
 def test_an_explicit_axis_of_one_device_beside_auto_ones():
-    """Types leave such an axis out now and then, which is no other split."""
+    """Types sometimes omit such an axis, which does not change the split."""
     kinds = (AxisType.Explicit, AxisType.Auto)
     mesh = jax.make_mesh((1, 4), ("x", "y"), kinds, devices=jax.devices()[:4])
     a, kernel = meshes.random((16, 16), "float32"), meshes.random((3, 3), "float32", 1)
@@ -496,7 +496,7 @@ def test_an_explicit_axis_of_one_device_beside_auto_ones():
 
 @pytest.mark.parametrize("axes", [("x", "y"), ("y", "x")])
 def test_an_array_axis_that_auto_and_explicit_mesh_axes_split(axes):
-    """JAX loses the Auto ones, and parts would have the shapes of another split."""
+    """JAX loses the Auto axes, and parts would have the shapes of another split."""
     kinds = (AxisType.Auto, AxisType.Explicit)
     mesh = jax.make_mesh((2, 2), ("x", "y"), kinds, devices=jax.devices()[:4])
     x = jax.device_put(np.arange(16.0), NamedSharding(mesh, P(axes)))

@@ -44,7 +44,7 @@ def operands(chosen):
 @pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex128", "float8_e5m2"])
 def test_values(n, dtype):
-    """All cases under way at once, and a call in between."""
+    """All cases under way at once, with a call in between."""
     chosen = table(n, dtype)
     f = functools.partial(halves.all_of, chosen, comm="a")
     got = jax.device_get(mapped(f, n)(operands(chosen)))
@@ -160,20 +160,20 @@ def step(x):
 
 
 def in_order(jaxpr):
-    """The primitives that start and wait, and sine's derivative."""
+    """The primitives that start and wait, and the sine."""
     names = [str(eqn.primitive) for eqn in jaxpr.eqns]
     return [n.split("_")[1] if "plait" in n else n for n in names if "plait" in n or n == "sin"]
 
 
 def test_backward_overlaps():
-    """The adjoint is begun where the result was waited for, and waited for where it was begun."""
+    """The adjoint starts where the result was waited for, and ends where the operation started."""
     assert in_order(jax.make_jaxpr(step)(X)) == ["start", "sin", "wait"]
     backward = jax.make_jaxpr(jax.grad(step))(X)
     names = [str(eqn.primitive) for eqn in backward.eqns]
     begun = [i for i, name in enumerate(names) if name == "plait_start_allreduce"]
     ended = [i for i, name in enumerate(names) if name == "plait_wait_allreduce"]
     assert begun[0] < ended[0] < begun[1] < ended[1]
-    assert "mul" in names[begun[1] : ended[1]]  # the derivative of the sine, meanwhile
+    assert "mul" in names[begun[1] : ended[1]]  # meanwhile the derivative of the sine
 
 
 @pytest.mark.parametrize("jit", [jax.jit, plait.jit, lambda f: f], ids=["jax", "plait", "eager"])
@@ -234,7 +234,7 @@ def begin(x):
 
 
 def test_an_operation_that_was_called_before():
-    """The program that eager calls remember is not taken for one that is only started."""
+    """A started operation does not take the program that eager calls remember."""
     before = plait.allreduce(X, plait.SUM)
     handle = begin(X)
     assert _core.started() == 1
@@ -253,7 +253,7 @@ def test_nobody_waits():
         begin(X)
         gc.collect()
     assert _core.started() == 0
-    for wrap in (jax.vmap, lambda f: lambda x: jax.jvp(f, (x,), (x,))):  # whose operations are run
+    for wrap in (jax.vmap, lambda f: lambda x: jax.jvp(f, (x,), (x,))):  # their operations run
         with pytest.warns(UserWarning, match="nobody waited for it"):
             wrap(lambda v: (begin(jax.lax.stop_gradient(v)), v)[1])(X)
             gc.collect()
@@ -358,7 +358,7 @@ def test_what_can_be_started():
 
 
 def test_freed_communicator():
-    """The failure comes with the call that started the operation."""
+    """The call that starts the operation raises the failure."""
     comm = plait.Comm.__new__(plait.Comm)
     comm.__dict__.update(plait.Comm._make(None, 1, 0).__dict__)
     f = plait.jit(lambda x: plait.wait(plait.start(plait.allreduce, x, plait.SUM, comm=comm)))
@@ -369,7 +369,7 @@ def test_freed_communicator():
 
 
 def test_large_operands_are_copied():
-    """XLA may reuse the operand's memory as soon as the operation was started."""
+    """XLA may reuse the operand's memory once the operation has started."""
     x = jnp.arange(300_000.0)
 
     def f(x):

@@ -1,4 +1,4 @@
-"""The breaking vortex, small: beside numpy's transforms, and alike on any number of ranks."""
+"""The breaking vortex, small: against numpy's transforms, and alike on any number of ranks."""
 
 import importlib.util
 import pathlib
@@ -32,7 +32,7 @@ def on(n_devices):
 
 @pytest.fixture(scope="module", autouse=True)
 def as_users_have_it():
-    """Real numbers times complex ones, and fewer axes, are no error."""
+    """Real numbers times complex ones, and operands with fewer axes, are no error."""
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
         yield
 

@@ -23,7 +23,7 @@ MESHES = {(2,): P("a"), (8,): P("a"), (2, 4): P("a", "b"), (4, 2): P("a", None, 
 
 
 def matrix(name, n, *given):
-    """That of one axis."""
+    """The matrix of the transform of one axis."""
     return getattr(oracle, name)(np.eye(n), *given, axes=(0,))
 
 
@@ -34,7 +34,7 @@ def matrix(name, n, *given):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("number", TYPES)
 def test_every_type_is_scipys(number, name):
-    """Of sizes and norms in turn."""
+    """Sizes and norms vary in turn."""
     mesh, f = meshes.make((1,)), getattr(plait.fft, name)
     ways = itertools.cycle(itertools.product(["ortho", None, "forward"], [None, True, False]))
     least = 2 if number == 1 and "c" in name else 1
@@ -45,7 +45,7 @@ def test_every_type_is_scipys(number, name):
 
 
 def cycled(values):
-    """Each with a mesh and a kind of axes, in turn."""
+    """Each value with a mesh and a kind of axes, in turn."""
     places = itertools.cycle(itertools.product(MESHES, KINDS))
     return [(value, *place) for value, place in zip(values, places, strict=False)]
 
@@ -69,7 +69,7 @@ def test_on_meshes_where_parts_are(given, shape, kind):
 @pytest.mark.long(keep=4)
 @pytest.mark.parametrize(("given", "shape", "kind"), cycled(itertools.product(NAMES, TYPES)))
 def test_by_fourier_transforms_as_on_gpus(given, shape, kind, monkeypatch):
-    """Where the core has none: the same numbers, split in the same way, with the same padding."""
+    """Where the core has no such transform: the same numbers, split and padding."""
     (name, number), spec, mesh = given, MESHES[shape], meshes.make(shape, kind)
     a = meshes.random((8, 16, 9 if len(spec) < 3 else 12))
     x, f = meshes.put(a, mesh, spec), getattr(plait.fft, name)
@@ -118,7 +118,7 @@ def test_there_and_back_along_the_transposed_path(shape):
 @pytest.mark.parametrize("size", [(7, 5, 9), (3, 6, 1), (2, 2, 3), (9, 1, 4)])
 @pytest.mark.parametrize("shape", [(2,), (4, 2), (8,)])
 def test_padded_arrays(shape, size):
-    """The padding of the operand is not read, that of the result is zero."""
+    """The operand's padding is not read, the result's padding is zero."""
     mesh, spec = meshes.make(shape), MESHES[shape]
     a = meshes.random(size)
     x = plait.redistribute(meshes.put(a, mesh), spec, shape=size)
@@ -135,7 +135,7 @@ def test_padded_arrays(shape, size):
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.data())
 def test_any_axes_sizes_and_dtypes(choices):
-    """s= crops and puts zeros behind; other axes are batch; complex numbers are two real ones."""
+    """s= crops, or appends zeros; other axes are batch; a complex array is two real arrays."""
     ndim = choices.draw(st.integers(1, 4), "axes")
     shape = choices.draw(st.tuples(*[st.integers(2, 7)] * ndim), "shape")
     axes = choices.draw(st.permutations(range(ndim)), "order")
@@ -155,7 +155,7 @@ def test_any_axes_sizes_and_dtypes(choices):
 
 
 def test_where_all_axes_are_split():
-    """Devices along one of them do the same work; what else is whole is split meanwhile."""
+    """Devices along one mesh axis do the same work; another whole axis is split meanwhile."""
     mesh = meshes.make((2, 4))
     line = meshes.random((24,))
     close(plait.fft.dctn(meshes.put(line, mesh, P(("a", "b")))), oracle.dctn(line))
@@ -306,7 +306,7 @@ def test_poisson_between_walls_is_the_inverse_of_the_dense_matrix(ends, shape, k
 
 
 def test_poisson_between_walls_of_what_is_known():
-    """A wave between walls where it is zero, where it is flat, around a period; along two axes."""
+    """A wave between walls: zero there, flat there, or periodic; along two axes."""
     mesh, n, length = meshes.make((2, 4)), (16, 8, 12), (1.0, 2.0, 3.0)
     h = [side / k for side, k in zip(length, n, strict=True)]
     points = [(np.arange(k) + 0.5) * d for k, d in zip(n, h, strict=True)]
@@ -318,7 +318,7 @@ def test_poisson_between_walls_of_what_is_known():
         given = meshes.put(f.astype(dtype), mesh, P("a", "b"))
         got = plait.fft.poisson(given, spacing=h, ends=("dirichlet", "neumann", "periodic"))
         np.testing.assert_allclose(got, u, atol=200 * meshes.eps(dtype))
-    one = meshes.put(np.ones((4, 8)), mesh, P("a", "b"))  # no mean is left out: u'' = 1
+    one = meshes.put(np.ones((4, 8)), mesh, P("a", "b"))  # no mean is removed: u'' = 1
     t = (np.arange(8) + 0.5) / 8
     got = plait.fft.poisson(one, axes=(1,), spacing=1 / 8, ends="dirichlet")
     waves = [k for k in range(1, 9) if k % 2]

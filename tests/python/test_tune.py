@@ -1,4 +1,4 @@
-"""plait.fft.autotune and `plait tune`: candidates, choice, and that results stay."""
+"""plait.fft.autotune and `plait tune`: candidates, choice, and results that stay."""
 
 import argparse
 import doctest
@@ -139,7 +139,7 @@ def test_layouts(off):
 def test_the_median_of_rounds_in_turns_decides(clock):
     good, spoilt = ((2, 2), "natural"), ((4, 1), "transposed")
     clock.times |= {good: 0.7, spoilt: 0.8}
-    # Of 6 visits the first one compiles; the fifth one of both was disturbed.
+    # The first of 6 visits compiles; the fifth visit of both candidates is disturbed.
     clock.spikes = {(good, 5): 50.0, (spoilt, 5): 0.01}
     mesh = tune(repeats=5)
     assert (mesh.devices.shape, mesh.layout) == good
@@ -148,15 +148,15 @@ def test_the_median_of_rounds_in_turns_decides(clock):
     assert [row.total for row in mesh.table] == sorted(row.total for row in mesh.table)
     places = [settings for settings, op in clock.asked if op == "pfft3d"]
     assert len(places) == 6 * 18
-    for turn in range(6):  # everyone once a round
+    for turn in range(6):  # every candidate once a round
         assert len(set(places[18 * turn : 18 * (turn + 1)])) == 18
-    assert places[18] != places[36]  # and not always in the same place
+    assert places[18] != places[36]  # not always in the same place
 
 
 def test_hopeless_candidates_are_left_alone(clock):
     slow, unlucky = ((1, 4), "natural"), ((2, 2), "transposed")
     clock.times |= {slow: 2.5}
-    clock.spikes = {(unlucky, 2): 9.0}  # once: it may go on
+    clock.spikes = {(unlucky, 2): 9.0}  # once only: the candidate stays
     mesh = tune(repeats=4)
     for row in mesh.table:
         if (row.grid, row.layout) == slow:
@@ -307,7 +307,7 @@ def test_command_with_a_backend_that_is_none(file, monkeypatch):
 @pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("mpi4py") is None, reason="mpi4py is not installed")
 def test_command_on_ranks(file, monkeypatch):
-    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "3")  # not of ranks, which have one each
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "3")  # not for ranks, which have one device each
     given = ("run", "-n", 2, "--timeout", 150, "plait", "tune", 8, 8, 8, "--file", file)
     first, second = (command(*given, "--repeats", 1) for _ in range(2))
     assert first.returncode == 0, first.stdout + first.stderr

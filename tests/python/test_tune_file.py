@@ -1,4 +1,4 @@
-"""What plait.fft.autotune remembers: in which file, of whom, and what of it is believed."""
+"""The memory of plait.fft.autotune: its file, its writers, and which entries are believed."""
 
 import errno
 import fcntl
@@ -114,7 +114,7 @@ NO_FILES = {
 
 
 def is_left(file, content, warning, **given):
-    """Whether a file that cannot be used is as it was, with one warning which says so."""
+    """Whether an unusable file is left as it was, with one warning that says so."""
     content = content if isinstance(content, bytes) else content.encode()
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(content)
@@ -221,7 +221,7 @@ SPOILT = [
     spoil("grid", 4),
     spoil("grid", NESTED),
     spoil("layout", "diagonal"),
-    spoil("layout", "natural"),  # that was not asked for
+    spoil("layout", "natural"),  # a layout that was not asked for
     spoil("layout", ["transposed"]),
     spoil("settings", {"transpose_comm_backend": "UCX"}),
     spoil("settings", {"backend": "MPI"}),
@@ -319,7 +319,7 @@ for i in range(int(sys.argv[3])):
 
 @pytest.mark.long
 def test_writers_at_once(file):
-    """Each one's entries stay; the first write makes folder and file."""
+    """The entries of every writer stay; the first write makes folder and file."""
     n, m = 4, 25
     words = [[sys.executable, "-c", ADD, str(file), str(i), str(m)] for i in range(n)]
     writers = [subprocess.Popen(w, stderr=subprocess.PIPE, text=True) for w in words]

@@ -1,4 +1,4 @@
-"""Environment variables: which there are, and values that they have not."""
+"""Environment variables: the list of all, and values that they do not take."""
 
 import os
 import pathlib
@@ -50,7 +50,7 @@ def test_variables_are_those_that_are_read_and_documented():
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("is_wrong", [True, False])
 def test_values_that_are_none(is_wrong):
-    """A warning each, once, which says what is taken; the defaults are no matter for one."""
+    """One warning for each variable, which says what is used; usual values cause no warning."""
     pytest.importorskip("mpi4py")
     values = {name: "maybe" if is_wrong else usual for name, (_, usual) in CHOICES.items()}
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Versions of JAX: what is declared, and what an import says that fails with one untested."""
+"""Versions of JAX: the declared range, and the error of an import that fails with another one."""
 
 import pathlib
 import subprocess

@@ -31,7 +31,7 @@ print(wrap(lambda x: inner() * 3.0 + x * 3.0)(jnp.ones(3)).tolist())
 
 
 def run(program, *arguments, **variables):
-    """What the program prints in a process of its own."""
+    """The output of the program in a process of its own."""
     environment = os.environ | {"PYTHONPATH": PACKAGE, "JAX_NUM_CPU_DEVICES": "2"} | variables
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],

@@ -1,8 +1,8 @@
-"""Which tests a quick run leaves out: PLAIT_TEST_QUICK=1, which programs in C know too.
+"""The tests that a quick run leaves out: PLAIT_TEST_QUICK=1, which programs in C know too.
 
-A test marked `long` shows for other numbers, sizes, dtypes or ranks what a shorter one shows, or
-is looked at seldom; `long(keep=N)` has that of all its parameter sets but N. Those N take in as
-many values of each parameter as they can.
+A test marked `long` shows for other numbers, sizes, dtypes or ranks what a shorter test shows, or
+covers what is seldom looked at. `long(keep=N)` applies to all its parameter sets but N. Those N
+cover as many values of each parameter as they can.
 """
 
 import collections
@@ -15,12 +15,12 @@ left_out: list[pytest.Item] = []
 
 
 def _values(item):
-    """The values of its parameters, each with its parameter."""
+    """The values of a test's parameters, each with the parameter's name."""
     return {(name, repr(value)) for name, value in item.callspec.params.items()}
 
 
 def _kept(sets, n):
-    """So many of a test's parameter sets; of equally good ones the last: they get harder."""
+    """N of a test's parameter sets; among equally good sets the last: later sets are harder."""
     kept, seen = [], set()
     while sets and len(kept) < n:
         best = max(reversed(sets), key=lambda item: len(_values(item) - seen))
@@ -31,7 +31,7 @@ def _kept(sets, n):
 
 
 def leave_out_long(config, items):
-    """Takes long tests from `items`, in a quick run."""
+    """Remove long tests from `items`, in a quick run."""
     sets = collections.defaultdict(list)
     for item in items if IS_QUICK else ():
         if item.get_closest_marker("long"):

@@ -1,4 +1,4 @@
-"""Calls of plait.fft.autotune for its tests, and times that they set instead of measuring."""
+"""Calls of plait.fft.autotune for its tests, and times that tests set instead of measuring."""
 
 import collections
 
@@ -16,13 +16,13 @@ def tune(shape=SHAPE, n=4, **given):
 
 
 def small(**given):
-    """Few candidates, for tests of what surrounds them."""
+    """Few candidates, for tests of the code around them."""
     given = {"n": 2, "layouts": "transposed", "operations": "pfft3d"} | given
     return tune(**given)
 
 
 class Clock:
-    """Times that a test sets instead of measuring; notes what is asked for."""
+    """Times that a test sets instead of measuring; records the requests."""
 
     def __init__(self, monkeypatch):
         self.asked = []

@@ -6,19 +6,19 @@
                          env=os.environ | hosts.hydra(n_ranks=2))
         hosts.cut()
 
-Each host has a network, a host name, processes, System V IPC, ``/dev/shm`` and a folder for
-temporary files of its own; the other files are everybody's, as by a network file system. Jobs are
-started at the *head*, a third place::
+Each host has its own network, host name, processes, System V IPC, ``/dev/shm`` and folder for
+temporary files; the hosts share the other files, as by a network file system. Jobs are started at
+the *head*, a third place::
 
     head (10.77.k.1) --- eth0 (10.77.k.2) host<k>          for k = 0, 1: launcher and output
     host0 (10.78.0.1, fabric) ------------- (10.78.0.2, fabric) host1             for MPI
 
-`cut` takes the fabric down: host1 has no way to host0 any more, and what host0 sends is lost. The
+`cut` takes the fabric down: host1 then has no way to host0, and data from host0 is lost. The
 launcher notices nothing.
 
-All are in one user namespace and, under the head, in one namespace of processes. Its first process
-is this module again, in the role ``head``; that ends when the pipe to it is closed, however the
-tests end, and with it everything that was started there. Needs unshare, nsenter and mount
+All places are in one user namespace and, under the head, in one namespace of processes. Its first
+process is this module again, in the role ``head``. It ends when the pipe to it is closed, however
+the tests end, and everything that was started there ends with it. Needs unshare, nsenter and mount
 (util-linux) and pyroute2.
 """
 
@@ -35,7 +35,7 @@ import time
 from pathlib import Path
 
 NAMES = ("host0", "host1")
-LOCAL = "local"  # the folder that is each host's own
+LOCAL = "local"  # each host's own folder
 IFF_RUNNING = 0x40  # linux/if.h
 OWN = ("--net", "--uts", "--ipc", "--mount", "--pid")  # namespaces of a host
 SSH = """#!/bin/sh
@@ -52,10 +52,10 @@ class Unavailable(Exception):
 
 
 class TwoHosts:
-    """Two hosts, from the beginning of a ``with`` block to its end."""
+    """Two hosts, for the duration of a ``with`` block."""
 
     def __enter__(self):
-        """Makes them; raises Unavailable."""
+        """Make the hosts; raises Unavailable."""
         self._end = contextlib.ExitStack()
         try:
             self._start()
@@ -89,7 +89,7 @@ class TwoHosts:
         self.head_pid = int(children.read_text().split()[0])
 
     def _stop(self):
-        """The head's end is that of all processes in its namespace."""
+        """When the head ends, all processes in its namespace end."""
         with contextlib.suppress(BrokenPipeError):
             self._head.stdin.close()
         try:
@@ -101,7 +101,7 @@ class TwoHosts:
         self._head.stderr.close()
 
     def _ask(self, order):
-        """One order to the head, whose answer is a line; the first line comes unasked."""
+        """Send one order to the head, which answers in a line; the first line comes unasked."""
         if order:
             self._head.stdin.write(order + "\n")
             self._head.stdin.flush()
@@ -112,11 +112,11 @@ class TwoHosts:
         return json.loads(answer)
 
     def cut(self):
-        """Takes the fabric down."""
+        """Take the fabric down."""
         self._ask("down")
 
     def restore(self):
-        """Takes it up again."""
+        """Take the fabric up again."""
         self._ask("up")
 
     def processes(self):
@@ -124,7 +124,7 @@ class TwoHosts:
         return self._ask("processes")
 
     def command(self, command, on="head"):
-        """The command, as it is to be started outside to run in this place."""
+        """The command to start outside so that the given command runs in this place."""
         place = ["--user", "--preserve-credentials", "--net", "--mount", "--pid"]
         inner = [str(word) for word in command]
         if on != "head":
@@ -134,12 +134,12 @@ class TwoHosts:
         return ["nsenter", "--target", str(self.head_pid), *place, *inside]
 
     def start(self, command, on="head", **keywords):
-        """Popen there; temporary files are in the place's own folder."""
+        """Popen in this place; temporary files are in the place's own folder."""
         env = {**keywords.pop("env", os.environ), "TMPDIR": str(self.folder / LOCAL)}
         return subprocess.Popen(self.command(command, on), env=env, **{"text": True, **keywords})
 
     def run(self, command, on="head", timeout=60, **keywords):
-        """Runs a command to its end: a CompletedProcess with its output as text."""
+        """Run a command to its end: a CompletedProcess with its output as text."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = self.start(command, on, **pipes, **keywords)
         try:
@@ -149,7 +149,7 @@ class TwoHosts:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
     def hydra(self, n_ranks):
-        """What makes MPICH's launcher, at the head, put half of the ranks on each host."""
+        """Variables that make MPICH's launcher, at the head, put half of the ranks on each."""
         hosts = self.folder / f"hosts{n_ranks}"
         hosts.write_text("".join(f"{name}:{n_ranks // 2}\n" for name in NAMES))
         return {
@@ -157,14 +157,14 @@ class TwoHosts:
             "HYDRA_LAUNCHER_EXEC": str(self.folder / "ssh"),
             "HYDRA_HOST_FILE": str(hosts),
             "HYDRA_IFACE": "to-host0",
-            # Over UCX receives from any source hang in MPICH 5.0 where shared memory is used too.
+            # Over UCX, receives from any source hang in MPICH 5.0 if shared memory is used too.
             "MPIR_CVAR_CH4_NETMOD": "ofi",
             "FI_PROVIDER": "tcp",
             "FI_TCP_IFACE": "fabric",
         }
 
     def open_mpi(self, n_ranks):
-        """What makes Open MPI's launcher, at the head, put half of the ranks on each host."""
+        """Variables that make Open MPI's launcher, at the head, put half of the ranks on each."""
         hosts = self.folder / f"slots{n_ranks}"
         hosts.write_text("".join(f"{name} slots={n_ranks // 2}\n" for name in NAMES))
         return {
@@ -176,12 +176,12 @@ class TwoHosts:
 
 
 def role(name, *arguments):
-    """The command that plays a role of this module."""
+    """The command that runs a role of this module."""
     return [sys.executable, __file__, name, *(str(word) for word in arguments)]
 
 
 def tell(answer):
-    """One line to whoever started this process."""
+    """Write one line to the process that started this process."""
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
@@ -190,7 +190,7 @@ def tell(answer):
 
 
 def head(folder):
-    """The first process of the outer namespace: makes the hosts and obeys."""
+    """The first process of the outer namespace: makes the hosts and obeys orders."""
     from pyroute2 import IPRoute
 
     subprocess.run(["mount", "-t", "tmpfs", "local", f"{folder}/{LOCAL}"], check=True)
@@ -255,7 +255,7 @@ class Host:
         Path(folder, f"{NAMES[k]}.pid").write_text(str(self.pid))
 
     def ask(self, order):
-        """One order and its answer."""
+        """Send one order to the host; its answer."""
         if order:
             self.process.stdin.write(order + "\n")
             self.process.stdin.flush()
@@ -266,7 +266,7 @@ class Host:
 
 
 def take_up(network, name, address=""):
-    """Takes a device up, with an address."""
+    """Take a device up, with an address."""
     index = network.link_lookup(ifname=name)[0]
     if address:
         network.addr("add", index=index, address=address, prefixlen=24)
@@ -274,7 +274,7 @@ def take_up(network, name, address=""):
 
 
 def has_carrier(network, name):
-    """Whether programs are told that the device has one, up to a second after its other end is up.
+    """Whether the device has a carrier, which shows up to a second after its other end is up.
 
     Before that MPICH ends in MPI_Init ("ep_enable failed"), as libfabric finds no address.
     """
@@ -286,7 +286,7 @@ def has_carrier(network, name):
 
 
 def host(folder, k):
-    """The first process of a host: makes it what it is, and obeys."""
+    """The first process of a host: sets the host up, and obeys orders."""
     from pyroute2 import IPRoute
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -298,7 +298,7 @@ def host(folder, k):
     lines = [f"10.78.0.{i + 1} {name}" for i, name in enumerate(NAMES)]
     names.write_text("\n".join(["127.0.0.1 localhost", *lines, ""]))
     subprocess.run(["mount", "--bind", names, "/etc/hosts"], check=True)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans of this host are not left as zombies
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no zombies of orphans on this host
     tell("ready")
     with IPRoute() as network:
         for order in sys.stdin:
@@ -319,7 +319,7 @@ def host(folder, k):
 
 
 def wait_until(condition, limit_s):
-    """Whether it has become true within the limit."""
+    """Whether the condition becomes true within the limit."""
     end = time.monotonic() + limit_s
     while not condition() and time.monotonic() < end:
         time.sleep(0.05)

@@ -1,6 +1,6 @@
 """Run as ``PLAIT_TEST_DEVICES=4 plait run -n 2 python -m mpi4py -m pytest tests/python/hosts``.
 
-Every process runs every test; its devices and those of the others are one mesh. Any number of
+Every process runs every test; the devices of all processes make one mesh. Any number of
 processes, with two devices each or more.
 """
 

@@ -1,4 +1,4 @@
-"""The mesh model on processes of several devices each, in whichever way axes cross processes."""
+"""The mesh model on processes of several devices each; axes cross processes in any way."""
 
 import functools
 import pathlib
@@ -25,8 +25,8 @@ N_PROCESSES = jax.process_count()
 N_HERE = N // N_PROCESSES
 HERE = jax.process_index()
 
-# Rows of the first two are processes, or parts of them, or of several; columns of the third are
-# processes; then two devices of every process but the last are neighbours of another one's.
+# "rows": rows are processes; "halves": rows are parts of processes, or cross several; "columns":
+# columns are processes; "line": by process; "mixed line": neighbours are of different processes.
 GRIDS = {
     "rows": np.arange(N).reshape(N_PROCESSES, N_HERE),
     "halves": np.arange(N).reshape(N_HERE, N_PROCESSES),
@@ -90,7 +90,7 @@ def test_sizes_that_the_mesh_does_not_divide(mesh):
     same(y, want[: y.shape[0], : y.shape[1]], 0)
 
 
-@pytest.mark.parametrize("n", [2, 40])  # the second one's parts are done on other threads
+@pytest.mark.parametrize("n", [2, 40])  # for 40, other threads do the parts
 def test_large_and_small_parts_by_turns(n):
     """Devices of one process run ahead of each other."""
     mesh = make(GRIDS["halves"])
@@ -171,7 +171,7 @@ def test_gradient(kind):
 
 
 def ranks_of(place, shape, axes):
-    """Places of the ranks of a group, in order, and which of them this place is."""
+    """The places of a group's ranks in order, and the index of this place among them."""
     sizes = [shape["ab".index(a)] for a in axes]
     places = []
     for index in np.ndindex(*sizes):
@@ -184,7 +184,7 @@ def ranks_of(place, shape, axes):
 
 @pytest.mark.parametrize("axes", ["a", "b", ("b", "a")])
 def test_collectives_along_axes(plane, axes):
-    """Groups within a process, of one device of each, and of several of some."""
+    """Groups within a process, with one device of each process, and with several of some."""
     names, shape = tuple(axes), plane.devices.shape
     size = int(np.prod([plane.shape[a] for a in names]))
     chosen = {c.name: c for c in cases.movements(size) + cases.reductions(size, ["SUM", "MAX"])}
@@ -206,7 +206,7 @@ def test_collectives_along_axes(plane, axes):
 
 
 def way_of(group):
-    """How the devices of a group should reach each other."""
+    """The way in which the devices of a group should reach each other."""
     processes = {d.process_index for d in group}
     if len(processes) == 1:
         return {"local"}
@@ -214,7 +214,7 @@ def way_of(group):
 
 
 def test_what_groups_meet_by(plane, world):
-    """Only ranks of several processes need messages, and numbers are the same in all of them."""
+    """Only groups of several processes need messages; numbers are the same on all processes."""
     split, numbers = P("a", "b"), []
     x = put(np.ones(plane.devices.shape), plane, split)
     for axes, devices in (("a", plane.devices.T), ("b", plane.devices), ("ab", plane.devices)):
@@ -250,7 +250,7 @@ def test_devices_of_processes_in_unequal_numbers():
             np.resize(a, (n, n)),
             0,
         )
-    mesh = make(GRIDS["line"])  # numbers count on from the same one everywhere
+    mesh = make(GRIDS["line"])  # communicator numbers continue from the same number everywhere
     same(plait.redistribute(put(a, mesh, P("a")), P()), a, 0)
 
 
@@ -309,7 +309,7 @@ def test_failure_is_the_same_everywhere():
 
 
 def test_columns_on_every_host():
-    """JAXMg's example of several hosts: each gets all columns, split over its devices."""
+    """JAXMg's example of several hosts: each host gets all columns, split over its devices."""
     mesh = Mesh(make(GRIDS["rows"]).devices, ("x", "y"))
     n, whole = 64 * N, P(None, None)
     a = np.diag(np.arange(1.0, n + 1))
@@ -324,7 +324,7 @@ def test_columns_on_every_host():
     out, status = jax.jit(lambda a, b: jaxmg.potrs(a, b, **given, return_status=True))(x, b)
     same(out, want)
     assert int(status.addressable_data(0)) == 0
-    given["in_specs"] = (P(None, ("x", "y")), whole)  # without bringing all columns to all hosts
+    given["in_specs"] = (P(None, ("x", "y")), whole)  # without bringing all columns to every host
     same(jaxmg.potrs(put(a, mesh, P(None, ("x", "y"))), b, **given), want)
 
 
@@ -343,7 +343,7 @@ def test_files(world, tmp_path, mesh):
 
 
 def test_programs_of_a_rank_on_several_devices_are_in_order(world):
-    """Each device has a queue of its own, and the second program is done before the first."""
+    """Each device has its own queue, and the second program would be done before the first."""
     here, there = jax.local_devices()[:2]
     slow = plait.jit(
         lambda a, x: plait.allreduce(x + 0 * (a @ a @ a @ a)[0, 0], plait.SUM, comm=world)
@@ -361,7 +361,7 @@ def test_programs_of_a_rank_on_several_devices_are_in_order(world):
 
 @pytest.mark.parametrize("late", [0, N_PROCESSES - 1])
 def test_a_late_process_is_waited_for(late):
-    """Its devices' neighbours wait for it, and theirs for those: that is no deadlock."""
+    """The neighbours of its devices wait, and their neighbours wait for them: no deadlock."""
     mesh = make(GRIDS["line"], AxisType.Explicit)
     a, tall = meshes.random((4 * N, 3)), meshes.random((8 * N, 3))
     x, y = put(a, mesh, P("a")), put(tall, mesh, P("a"))

@@ -1,7 +1,7 @@
 """Run as ``plait run -n N python -m mpi4py -m pytest tests/python/mpi``, N from 1 to 3 or more.
 
-Every rank runs every test; JAX itself is started over the same ranks, one device each, for
-the mesh model.
+Every rank runs every test. JAX is started over the same ranks, with one device each, for the mesh
+model.
 """
 
 import os

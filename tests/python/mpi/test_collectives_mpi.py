@@ -83,7 +83,7 @@ def test_lanes_of_a_loop_go_on_until_all_ranks_are_done(world):
 @pytest.mark.parametrize("dtype", ["float64", "complex64"])
 @pytest.mark.parametrize("is_remat", [False, True])
 def test_exact_adjoints(world, dtype, is_remat):
-    """Σ y·Ax = Σ Aᵀy·x over ranks; jvp is the operation; the transpose's transpose, too."""
+    """Σ y·Ax = Σ Aᵀy·x over ranks; jvp is the operation; the transpose of the transpose, too."""
     n, rank = world.size, world.rank
     chosen = {k: v for k, v in table(n, dtype).items() if v[0].is_linear}
     other = {k: (c, c.operands(n, dtype, 7)) for k, (c, _) in chosen.items()}
@@ -117,7 +117,7 @@ def test_exact_adjoints(world, dtype, is_remat):
 
 
 def test_tokens(world):
-    """The same results and gradients by tokens as by the effect, and no effect."""
+    """Tokens give the same results and gradients as the effect, without the effect."""
     n, rank = world.size, world.rank
     calls = {
         "allgather": lambda x, **k: plait.allgather(x, comm=world, **k),
@@ -268,7 +268,7 @@ def test_minloc_and_maxloc(world):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_extremes_that_are_subnormal(world, dtype):
-    """Of which XLA takes each for zero."""
+    """XLA takes each of these numbers for zero."""
     n, last = world.size, world.size - 1
     tiny = jnp.dtype(dtype)
     least = np.frombuffer((1).to_bytes(tiny.itemsize, "little"), tiny)[0]
@@ -282,7 +282,7 @@ def test_extremes_that_are_subnormal(world, dtype):
 
 @pytest.mark.parametrize("count", [1, 4096])
 def test_products_of_infinite_complex_numbers(world, count):
-    """As numpy's, whichever way they go."""
+    """As in numpy, whichever way the data goes."""
     first, other = complex(np.inf, np.inf), complex(1, 0)
     x = jnp.full(count, first if world.rank == 0 else other, jnp.complex128)
     y = np.asarray(plait.allreduce(x, plait.PROD))
@@ -291,7 +291,7 @@ def test_products_of_infinite_complex_numbers(world, count):
 
 
 def test_derivatives_of_reductions(world):
-    """Every loss of products and extremes against finite differences, twice."""
+    """Compare every loss of products and extremes with finite differences, twice."""
     n, rank = world.size, world.rank
 
     def loss(x):
@@ -366,7 +366,7 @@ def test_part_of_the_world_in_backward_mode(world):
 
 
 def test_transposed_operand(world):
-    """A layout that is not row-major: jit = eager."""
+    """An operand whose layout is not row-major: jit = eager."""
     n = world.size
     xs = [cases.random((3, n), "float64", r) for r in range(n)]
     x = jnp.asarray(xs[world.rank])
@@ -377,7 +377,7 @@ def test_transposed_operand(world):
 
 
 def test_large_arrays(world):
-    """Beyond what travels at once, through every way of a transport."""
+    """Larger than one piece of a transfer, through every way of a transport."""
     n, rank = world.size, world.rank
     xs = [cases.random((n, 40000), "float64", r) for r in range(n)]
     x = jnp.asarray(xs[rank])
@@ -422,7 +422,7 @@ def test_same_bits_on_every_rank(world):
     ],
 )
 def test_ranks_that_differ(world, call):
-    """The same named error on all ranks, and all goes on."""
+    """All ranks get the same named error, and all go on."""
     if world.size != 2:
         pytest.skip("written for two ranks")
     with pytest.raises(plait.MismatchError), plait.errors():
@@ -446,7 +446,7 @@ A, B = jnp.arange(4.0, dtype="float32"), jnp.arange(4, dtype="int32")
     ],
 )
 def test_trees_that_differ(world, call):
-    """As many bytes in all, of other arrays."""
+    """The same number of bytes in all, but other arrays."""
     if world.size != 2:
         pytest.skip("written for two ranks")
     with pytest.raises(plait.MismatchError) as caught, plait.errors():
@@ -456,7 +456,7 @@ def test_trees_that_differ(world, call):
 
 
 def test_trees_of_uneven_rows(world):
-    """Rows that a rank has alone are no difference."""
+    """Row counts that differ from rank to rank are no mismatch."""
     n, rank = world.size, world.rank
     counts = [r + 1 for r in range(n)]
     table = [[1 + (i + j) % 2 for j in range(n)] for i in range(n)]

@@ -1,4 +1,4 @@
-"""Programs written for mpi4jax and JPI: their READMEs, and what their tests say of gradients."""
+"""Programs written for mpi4jax and JPI: their READMEs, and gradients from their tests."""
 
 import jax
 import jax.numpy as jnp
@@ -60,7 +60,7 @@ def test_send_then_recv_of_the_sharp_bits(world, jit):
 
 
 def test_the_ends_of_a_chain(world):
-    """A branch that a rank never takes names a neighbour that is not there."""
+    """A branch that a rank never takes names a neighbour that does not exist."""
     rank, size = world.rank, world.size
 
     def without(x):
@@ -214,7 +214,7 @@ def test_transposes_of_allreduce(world, mpi, which):
 
 
 def test_matrix_vector_products(world, mpi):
-    """A split by columns: A x is the sum of the parts; its transpose needs no message."""
+    """A split by columns: A x is the sum of the parts; the transpose needs no message."""
     n, rank = world.size, world.rank
     whole = np.arange(4.0 * 2 * n).reshape(4, 2 * n) + 1
     mine = jnp.asarray(whole[:, 2 * rank : 2 * rank + 2])
@@ -400,7 +400,7 @@ def test_send_and_recv_of_jpi(world, shape):
 
 
 def test_send_of_jpi_returns_its_array(world):
-    """Whoever uses what send returns runs its adjoint, so that the receiver need not wait."""
+    """A rank that uses what send returns runs its adjoint, so that the receiver need not wait."""
     source, dest = ring(world)
     x = jnp.ones(3) * (world.rank + 1)
 
@@ -416,7 +416,7 @@ def test_send_of_jpi_returns_its_array(world):
 
 
 def test_one_way_of_jpi(world):
-    """Rank 0 sends, the last one receives; the sender's loss knows only what send returned."""
+    """Rank 0 sends, the last rank receives; the sender's loss uses only what send returned."""
     n, rank = world.size, world.rank
 
     def loss(x):

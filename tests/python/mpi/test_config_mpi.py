@@ -1,4 +1,4 @@
-"""plait.config on ranks: what each backend means there, and ranks that choose differently."""
+"""plait.config on ranks: the meaning of each backend, and ranks that choose differently."""
 
 import os
 
@@ -66,7 +66,7 @@ def test_node_needs_direct_access(transform, world):
 
 
 def test_changes_on_all_ranks_need_no_waiting(transform):
-    """The place in the program decides, whichever rank is ahead with what was called."""
+    """The place in the program decides, even if some ranks are ahead with their calls."""
     f, x, whole = transform
     for i in range(20):
         y = f(f(x))

@@ -1,4 +1,4 @@
-"""The examples of the pages that are about ranks, and docstrings that need MPI."""
+"""The examples of the pages about ranks, and docstrings that need MPI."""
 
 import doctest
 import pathlib
@@ -26,7 +26,7 @@ def total(n):
     return n * (n + 1) / 2
 
 
-# The gradient that each example says, on each rank.
+# The gradient that each example states, on each rank.
 WANT = [
     lambda n, rank: total(n),
     lambda n, rank: 2 * n,
@@ -36,7 +36,7 @@ WANT = [
     lambda n, rank: 1 + 2 * (n - 1) if rank == 0 else 0,
 ]
 
-# The one with the gradient of shared parameters in two ways.
+# The example that computes the gradient of shared parameters in two ways.
 PARAMETERS = 2
 
 
@@ -62,7 +62,7 @@ def test_example(world, number):
 
 
 def test_guide_to_ranks(world):
-    """All blocks of docs/ranks.md as one program, and each result that it speaks of."""
+    """All blocks of docs/ranks.md as one program, and each result that the page states."""
     n, rank, names = world.size, world.rank, {}
     for text in blocks("ranks.md"):
         exec(text, names)

@@ -1,4 +1,4 @@
-"""Solves by lineax between ranks, in programs in which much else may come first."""
+"""Solves by lineax between ranks, in programs with much other work that may run first."""
 
 import time
 
@@ -15,15 +15,15 @@ SIDE, BESIDE = 300, 48
 
 
 def test_solves_one_after_the_other_among_much_else():
-    """The first product of each is with zeros, and waits for no data of the solve before it.
+    """The first product of each solve is with zeros, so it waits for no data of the solve before.
 
-    XLA's threads begin it at once where there is enough to do, if nothing else orders it.
+    XLA's threads begin it at once if they have enough other work and nothing else orders it.
     """
     rank, size = plait.Comm().rank, plait.Comm().size
     rng = np.random.default_rng(0)
     a = rng.standard_normal((SIDE, SIDE)).astype(np.float32)
     a, b = a @ a.T / SIDE + np.eye(SIDE, dtype=np.float32), a[0]
-    mine = a * 2 * (rank + 1) / (size * (size + 1))  # that of all ranks is a
+    mine = a * 2 * (rank + 1) / (size * (size + 1))  # the sum over all ranks is a
     kinds = (lx.symmetric_tag, lx.positive_semidefinite_tag)
 
     def solve(b):

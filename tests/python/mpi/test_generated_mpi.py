@@ -41,7 +41,7 @@ def test_mixed_programs(world, comms):
 
 @pytest.mark.long
 def test_planted_faults(world, comms):
-    """One rank does something else at one place: all say so, and all goes on."""
+    """One rank does something else at one place: all ranks raise, and all go on."""
     if world.size == 1:
         pytest.skip("one rank differs from no other")
     space = generate_space.Space.of_processes(world.size)

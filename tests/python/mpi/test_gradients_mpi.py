@@ -70,7 +70,7 @@ def grads(every):
 
 
 def test_exact(world):
-    """The loss is the sum over ranks: a value that all ranks hold counts as often."""
+    """The loss is the sum over ranks: a value that all ranks hold counts once per rank."""
     x, every = programs(world, False)
     got = plait.jit(grads(every))(x)
     for name, (_, want, copies) in every.items():
@@ -79,7 +79,7 @@ def test_exact(world):
 
 @pytest.mark.parametrize("replicated", [True, "check"])
 def test_replicated(world, replicated):
-    """A result counts once; where ranks use it in their own way, after pvary."""
+    """A result counts once; where ranks use a result in their own way, after pvary."""
     x, every = programs(world, replicated)
     f, h = plait.jit(grads(every)), 1e-6
     got, up, down = f(x), f(x + h * x), f(x - h * x)
@@ -99,7 +99,7 @@ def test_without_pvary_the_gradient_is_wrong_and_the_check_finds_it(world, monke
         return f(plait.allreduce(v, plait.SUM, comm=world, replicated=replicated))
 
     g = plait.jit(jax.grad(lambda v: loss(v, True)))(x)
-    assert np.allclose(g, slopes[rank])  # not their sum
+    assert np.allclose(g, slopes[rank])  # not the sum of the slopes
     text = "allreduce: replicated=True, but the cotangents of its result differ"
     if n > 1:
         with pytest.raises(plait.ReplicationError, match=text), plait.errors():
@@ -134,7 +134,7 @@ def test_cotangents_are_compared_beside_those_that_are_not_finite(world, by_rank
     else:
         with pytest.raises(plait.ReplicationError), plait.errors():
             plait.block(f(jnp.ones(2)))
-        with contextlib.suppress(jax.errors.JaxRuntimeError):  # not once more, at the end
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # not raised again at the end
             jax.effects_barrier()
 
 
@@ -231,7 +231,7 @@ def test_jpi_token_programs(world):
 
 @pytest.mark.parametrize("solver", ["gmres", "bicgstab"])
 def test_gradient_of_a_solver_that_all_ranks_run(world, solver):
-    """As docs/ranks.md has it: of matrices that ranks hold summands of, and are not symmetric."""
+    """As in docs/ranks.md: the matrix is the sum of the ranks' matrices, and is not symmetric."""
     numbers = np.random.default_rng(8)
     parts = numbers.normal(size=(world.size, 4, 4)) / 4 + 4 * np.eye(4)
     b = jnp.asarray(numbers.normal(size=4))

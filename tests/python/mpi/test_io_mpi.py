@@ -15,7 +15,7 @@ from plait import _io
 
 @pytest.fixture
 def folder(world, tmp_path):
-    """One for all ranks."""
+    """One folder for all ranks."""
     return pathlib.Path(world.bcast(str(tmp_path)))
 
 
@@ -34,7 +34,7 @@ def shardings():
 
 
 def whole(where, shape):
-    """The data, the array of it with a tail that is no data, and what each device has of them."""
+    """The data, and an array of the data with a tail that is no data."""
     a = meshes.random(shape)
     names = [() if e is None else (e,) if isinstance(e, str) else e for e in where.spec]
     names += [()] * (len(shape) - len(names))
@@ -117,7 +117,7 @@ def test_ranks_that_see_different_files(world, tmp_path):
 
 
 def test_ranks_that_load_different_files(world, folder):
-    """Of one shape and dtype, as of a name that was made of the rank."""
+    """Files of one shape and dtype, as under a name made of the rank."""
     if world.size == 1:
         pytest.skip("needs two ranks")
     np.save(folder / f"x{world.rank}.npy", np.full(4, world.rank))
@@ -126,7 +126,7 @@ def test_ranks_that_load_different_files(world, folder):
 
 
 def test_ranks_of_which_one_saves_and_the_others_load(world, folder):
-    """All are told, and the file that is there stays."""
+    """All ranks raise, and the existing file stays."""
     if world.size == 1:
         pytest.skip("needs two ranks")
     where, path = shardings()[0], folder / "x.npy"
@@ -149,7 +149,7 @@ def test_ranks_of_which_one_saves_and_the_others_load(world, folder):
     ],
 )
 def test_one_rank_that_is_refused(world, folder, wrong, error, told):
-    """It raises why, the others its words: they would wait for it."""
+    """The refused rank raises its error, the others its text: else they would wait for it."""
     if world.size == 1:
         pytest.skip("needs two ranks")
     where, path = shardings()[0], folder / "x.npy"
@@ -197,7 +197,7 @@ def test_ranks_that_save_different_things(world, folder, what):
 
 
 def test_under_set_mesh(world, folder):
-    """What processes tell each other is no array of the mesh."""
+    """Messages between processes are no arrays of the mesh."""
     where = shardings()[0]
     a, x = whole(where, (4 * jax.device_count(), 3))
     with jax.set_mesh(where.mesh):
@@ -215,7 +215,7 @@ def test_under_set_mesh(world, folder):
 
 
 def test_a_process_without_a_part(world, folder):
-    """What it wrote would be a file of zeros in the place of the others'."""
+    """A process without a part would write a file of zeros in the place of the others' file."""
     where = NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[:1]), ("a",)), P("a"))
     a, path = np.arange(4.0), folder / "x.npy"
     x = jax.make_array_from_callback(a.shape, where, lambda i: a[i], dtype=a.dtype)

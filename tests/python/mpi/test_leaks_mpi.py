@@ -1,4 +1,4 @@
-"""Nothing is left of ten thousand calls, and little of communicators that were freed."""
+"""Ten thousand calls leave nothing behind, and freed communicators leave little."""
 
 import leaks
 import pytest

@@ -25,7 +25,7 @@ def mesh(request):
     return make(request.param)
 
 
-# Dtypes, in turns on both kinds of meshes.
+# The dtypes, alternating between both kinds of meshes.
 EVERY_DTYPE = pytest.mark.parametrize(
     "dtype, kind", list(zip(matrices.DTYPES, [*KINDS, *KINDS[::-1]], strict=True))
 )
@@ -68,9 +68,9 @@ def test_everything(dtype, kind):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex64])
 def test_eigenvalues_that_no_rank_has_whole(dtype):
-    """So large that the matrix stays dealt out."""
+    """The matrix is so large that it stays dealt out."""
     mesh = make(AxisType.Explicit)
-    n = 264  # over 2, 3 and 4
+    n = 264  # for 2, 3 and 4 ranks
     a = matrices.definite(n, dtype)
     w, v = plait.linalg.eigh(put(a, mesh, P("a")))
     v, w = whole(v, mesh), np.asarray(w.addressable_data(0))
@@ -82,10 +82,10 @@ def test_eigenvalues_that_no_rank_has_whole(dtype):
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("dtype", [np.complex128, np.float32])
 def test_a_few_of_many_eigenvectors(dtype, request):
-    """By way of a band, which one rank makes tridiagonal."""
+    """Through a band, which one rank reduces to tridiagonal form."""
     matrices.choose_two_stages(request)
     mesh = make(AxisType.Explicit)
-    n = 276  # over 2, 3 and 4
+    n = 276  # for 2, 3 and 4 ranks
     a = meshes.random((n, n), dtype, 0)
     a = a + a.conj().T
     x = put(a, mesh, P("a"))
@@ -102,7 +102,7 @@ def test_a_few_of_many_eigenvectors(dtype, request):
 @pytest.mark.long(keep=1)
 @EVERY_DTYPE
 def test_tall_matrices(dtype, kind):
-    """By rows, where each rank has some."""
+    """By rows, of which each rank has some."""
     mesh = make(kind)
     n_ranks = jax.device_count()
     m, n = 1000 * n_ranks, 7
@@ -165,7 +165,7 @@ CHECKED = {
 
 @pytest.mark.parametrize("name", CHECKED)
 def test_a_program_that_fails_leaves_no_operation_behind(name):
-    """Its other operations need not what is checked, and no rank may have begun them alone."""
+    """Operations that do not need the checked result: no rank may have begun them alone."""
     mesh, n = make(AxisType.Auto), 4 * jax.device_count()
     given = {"mesh": mesh, "spec": P("a"), "check": True}
     call = plait.jit(lambda a, b: CHECKED[name](a, b, **given))
@@ -195,7 +195,7 @@ def test_in_one_program(mesh):
 
 @pytest.mark.parametrize("dtype, kind", [("float64", KINDS[0]), ("complex64", KINDS[1])])
 def test_few_right_hand_sides(dtype, kind, monkeypatch):
-    """Whole on all ranks, which share the factor, and the same dealt out."""
+    """Whole right-hand sides on all ranks, which share the factor, and the same dealt out."""
     n, mesh = 45, make(kind)
     a, g = matrices.definite(n, dtype), matrices.definite(n, dtype) + meshes.random((n, n), dtype)
     b = meshes.random((n, 2), dtype, 2)
@@ -240,7 +240,7 @@ def test_batch_of_small_matrices(dtype, kind):
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_readme_of_jaxmg(kind):
-    """That of 1.4, which has a process for each device; and what its other functions say of it."""
+    """The README of 1.4, with a process for each device; and its statements on other functions."""
     n_procs = jax.device_count()
     n, t = 12 * n_procs, 3
     mesh = jax.make_mesh((n_procs, 1), ("pr", "pc"), axis_types=(kind, kind))

@@ -1,4 +1,4 @@
-"""The mesh model on any number of processes of one device each; shapes are multiples of it."""
+"""The mesh model on any number of processes with one device each; shapes are multiples of it."""
 
 import os
 
@@ -42,12 +42,12 @@ def test_beside_collectives_of_xla():
 
 
 def shown_mappings():
-    """How many this process has of work memory that ranks show each other."""
+    """Number of mappings in this process of work memory that ranks show each other."""
     with open("/proc/self/maps") as file:
         return sum("/memfd:plait-work" in line for line in file)
 
 
-@pytest.mark.parametrize("shape", [(12, 24, 6), (96, 96, 72)])  # the second in huge pages
+@pytest.mark.parametrize("shape", [(12, 24, 6), (96, 96, 72)])  # the second shape uses huge pages
 def test_peers_read_work_memory_where_it_is(shape, world):
     n, mesh = jax.device_count(), meshes.make((jax.device_count(),))
     a = meshes.random((n * shape[0], n * shape[1], shape[2]), "complex128")
@@ -60,7 +60,7 @@ def test_peers_read_work_memory_where_it_is(shape, world):
         assert shown_mappings() >= n
 
 
-@pytest.mark.parametrize("per", [4, 3, 1])  # points: n * n * per
+@pytest.mark.parametrize("per", [4, 3, 1])  # number of points: n * n * per
 def test_fft_of_one_axis(mesh, per):
     n = jax.device_count()
     a = meshes.random((n * n * per,), "complex128")
@@ -119,7 +119,7 @@ def test_columns_dealt_out(mesh):
 
 @pytest.mark.long(keep=4)
 @pytest.mark.parametrize(
-    "boundary,width,short,kind",  # short: of the last part's four planes
+    "boundary,width,short,kind",  # short: cells missing from the last part's four planes
     pairwise(
         ["periodic", "zero", "edge", "reflect"],
         [(1, 2, 0), ((2, 1), 0, 9), (6, 1, 1)],
@@ -128,7 +128,7 @@ def test_columns_dealt_out(mesh):
     ),
 )
 def test_halo(boundary, width, short, kind):
-    """Widths up to beyond the neighbour; the last part may have less, then nothing."""
+    """Widths up to beyond the neighbour; the last part may have fewer cells, or none."""
     n = jax.device_count()
     mesh = meshes.make((n,), kind)
     shape = (4 * n - short, 3, n)
@@ -223,7 +223,7 @@ def test_groups_of_processes(axes):
 
 
 def test_a_process_without_devices_of_the_mesh(world):
-    """As with JAX's own functions it may run the program, and has no part of the results."""
+    """As in JAX, the process may run the program, and has no part of the results."""
     some = jax.devices()[: max(1, jax.device_count() - 1)]
     mesh = jax.sharding.Mesh(np.array(some), ("a",))
     n = len(some)
@@ -238,6 +238,6 @@ def test_a_process_without_devices_of_the_mesh(world):
         assert np.allclose(shard.data, a[shard.index], atol=1e-5)
     for shard in total.addressable_shards:
         assert np.allclose(shard.data, a.sum(), rtol=1e-4)
-    every = meshes.make((jax.device_count(),))  # the numbers of communicators agree afterwards
+    every = meshes.make((jax.device_count(),))  # communicator numbers agree afterwards
     b = meshes.random((jax.device_count(), 4))
     assert np.allclose(plait.sum(put(b, every, P("a"))).addressable_data(0), b.sum())

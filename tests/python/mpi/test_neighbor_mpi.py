@@ -33,7 +33,7 @@ def below(cart, rank, axis, step):
 
 
 def expected(cart, xs):
-    """What comes from below is what the one below sent up, and the other way round."""
+    """The block from below is the block that the rank below sent up, and vice versa."""
     ys = []
     for rank in range(cart.size):
         blocks = []
@@ -57,7 +57,7 @@ def test_grids(world):
         one = [np.stack([v[0]] * k) for v in xs]
         got = plait.neighbor_allgather(x[0], comm=cart)
         assert np.array_equal(got, expected(cart, one)[rank])
-        if min(dims) > 2 or not any(periods):  # elsewhere MPIs differ from their standard
+        if min(dims) > 2 or not any(periods):  # otherwise some MPIs differ from the standard
             theirs = np.zeros((k, 3))
             cart.Neighbor_alltoall(np.ascontiguousarray(xs[rank]), theirs)
             assert np.array_equal(expected(cart, xs)[rank], theirs)
@@ -82,7 +82,7 @@ def test_shift(world):
 
 
 def graphs(world):
-    """A star, a graph with a double edge and loops, and one in which some have no neighbour."""
+    """A star, a graph with a double edge and loops, and a graph in which some have no neighbour."""
     n = world.size
     star = [[r for r in range(1, n)]] + [[0]] * (n - 1)
     double = [[(r + 1) % n, (r + 1) % n, r] for r in range(n)]
@@ -91,13 +91,13 @@ def graphs(world):
 
 
 def sources_of(dests):
-    """The sources of every rank in an order of its own: from the last rank down."""
+    """The sources of every rank, in an order of this test: from the last rank down."""
     n = len(dests)
     return [[s for s in reversed(range(n)) for d in dests[s] if d == r] for r in range(n)]
 
 
 def along(sources, dests, xs):
-    """The k-th edge from i to j is the k-th of them in both lists."""
+    """The k-th edge from i to j is the k-th such edge in both lists."""
     ys = []
     for rank, own in enumerate(sources):
         seen = {}
@@ -138,7 +138,7 @@ def test_graphs(world):
 
 
 def test_adjoints(world):
-    """Σ y·Ax = Σ Aᵀy·x for every neighbour operation and graph, of a batch."""
+    """Σ y·Ax = Σ Aᵀy·x for every neighbour operation and graph, for a batch."""
     n, rank = world.size, world.rank
     dests = graphs(world)[1]
     comms = {
@@ -202,7 +202,7 @@ def test_plait_comm_of_a_grid(world):
 
 
 def test_ranks_wait_for_each_other_before_they_tell_their_neighbours(world, monkeypatch):
-    """In a call of MPI's, which would wait for ever for a rank that does not come."""
+    """The call of MPI that tells them would wait for ever for a rank that does not come."""
     made, found, add, read = [], [], _core.add_mpi, _topology.read
     monkeypatch.setattr(_core, "add_mpi", lambda *facts: made.append(facts) or add(*facts))
     monkeypatch.setattr(_topology, "read", lambda comm: found.append(len(made)) or read(comm))

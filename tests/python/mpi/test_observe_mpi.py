@@ -1,4 +1,4 @@
-"""What ranks say of the same operations fits together."""
+"""The ranks' records of the same operations fit together."""
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ def sums(x):
 
 
 def test_lines_of_all_ranks_line_up(world, capfd):
-    """Operations count on their communicator; this one has only those of all ranks."""
+    """Operations are counted per communicator; all ranks run all operations of this one."""
     comm = plait.Comm(world.Dup())
     f = plait.jit(lambda x: plait.bcast(plait.allreduce(x, plait.SUM, comm=comm), 0, comm=comm))
     plait.block(f(jnp.ones(4)))
@@ -66,7 +66,7 @@ def test_flight_recorders_are_of_one_job(world):
 
 
 def test_clocks_of_one_node_differ_by_nothing(world):
-    """Measured by messages; half of a round trip is the most that it can be wrong by."""
+    """Measured by messages; the error is at most half a round trip."""
     from mpi4py import MPI
 
     own = world.Dup()
@@ -94,7 +94,7 @@ def test_eager_calls_of_ranks_on_different_lines(world, capfd):
 
 
 def test_one_rank_explains_what_all_would_do(world):
-    """Nobody is waited for."""
+    """The call waits for no other rank."""
     last = world.size - 1
     if world.rank == last:
         found = plait.explain(lambda x: plait.allgather(sums(x)), jnp.ones(4, jnp.float32))

@@ -8,7 +8,7 @@ import plait
 import pytest
 from plait import _core, _eager
 
-LARGE = 40000  # numbers: more than what a send may complete locally
+LARGE = 40000  # numbers: more than a send may complete locally
 
 
 def ring(world):
@@ -42,7 +42,7 @@ def test_tokens(world):
 
 
 def test_tokens_of_some_ranks_only(world):
-    """The first call by token need not be one of all ranks."""
+    """The first call by token need not be a call of all ranks."""
     comm = world.Dup()
     assert plait.allreduce(jnp.ones(1), plait.SUM, comm=comm) == world.size
     if world.rank == 0:
@@ -62,7 +62,7 @@ def test_a_program_that_only_sends(world):
 
 
 def test_send_then_recv_of_one_array(world):
-    """The sharp bits: the order of the program holds, and recv leaves its argument alone."""
+    """The sharp bits: program order holds, and recv leaves its argument alone."""
     source, dest = ring(world)
 
     def f(x):
@@ -91,7 +91,7 @@ def test_tags_choose(world):
 
 
 def test_tags_that_count(world, monkeypatch):
-    """Programs are not compiled for every tag: after some, tags and ranks are operands."""
+    """Programs are not compiled for every tag: after some tags, tags and ranks are operands."""
     from mpi4py import MPI
 
     monkeypatch.setattr(_eager, "_MANY", 8)
@@ -123,7 +123,7 @@ def test_tags_that_count(world, monkeypatch):
 
 @pytest.mark.parametrize("shared", ["", "off"])
 def test_large_tags(world, shared, monkeypatch):
-    """Any int within a node; where MPI carries the messages, up to its bound."""
+    """Any int within a node; up to MPI's bound where MPI carries the messages."""
     from mpi4py import MPI
 
     monkeypatch.setenv("PLAIT_SHARED", shared)
@@ -141,7 +141,7 @@ def test_large_tags(world, shared, monkeypatch):
         assert np.array_equal(plait.block(y), theirs) and np.array_equal(plait.block(z), theirs)
         assert status.Get_tag() == tag and status.Get_source() == source
 
-    def both(v):  # backward by `exchange`
+    def both(v):  # its adjoint is `exchange`
         y = plait.sendrecv(v * v, v, source, dest, sendtag=tag, comm=comm)
         return jnp.sum(y) * (comm.rank + 1)
 
@@ -182,12 +182,12 @@ def test_any_source(world):
         y = plait.block(plait.recv(jnp.zeros(1, int), status=status))
         assert status.Get_source() == status.Get_tag() == y[0]
         seen.append(int(y[0]))
-    plait.barrier()  # before others go on and send rank 0 something else
+    plait.barrier()  # before other ranks go on and send rank 0 something else
     assert sorted(seen) == list(range(1, n) if rank == 0 else [])
 
 
 def test_status_of_nobody(world):
-    """MPI 4.0, 3.10: source and tag of a receive from MPI_PROC_NULL, whose values differ."""
+    """MPI 4.0, 3.10: source and tag of a receive from MPI_PROC_NULL; MPIs use different values."""
     from mpi4py import MPI
 
     x = jnp.arange(3)
@@ -250,7 +250,7 @@ def test_in_a_loop(world):
 
 
 def chained(world, x, token):
-    """Rank-dependent weights of what came, on a chain that reaches the loss."""
+    """Received values with weights by rank, on a chain that reaches the loss."""
     source, dest = ring(world)
     token = plait.send(jnp.sin(x), dest, tag=3, token=token)
     y, token = plait.recv(jnp.zeros_like(x), source, tag=3, token=token)
@@ -276,7 +276,7 @@ def test_gradient_by_tokens(world, jit):
 
 
 def test_gradient_of_who_only_sends(world):
-    """Rank 0 distributes; its loss is tied to the token, the others' to what they received."""
+    """Rank 0 distributes; its loss is tied to the token, the others' to the data received."""
     n, rank = world.size, world.rank
 
     def loss(x, token):
@@ -308,7 +308,7 @@ def test_gradient_of_trees(world):
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 def test_remat(world, dtype):
-    """Backward mode communicates forward again on both partners, or on none."""
+    """Backward mode repeats the communication on both partners, or on neither."""
     source, dest = ring(world)
 
     @jax.checkpoint
@@ -353,7 +353,7 @@ def test_send_without_token_has_no_gradient(world):
 
 
 def test_adjoint_of_any_source_and_tag(world):
-    """The way back is that of the message, whoever sent it and with whatever tag."""
+    """The adjoint goes back along the message, whatever its source and tag."""
     source, dest = ring(world)
     n, rank = world.size, world.rank
     x = jnp.arange(3.0) + rank
@@ -367,10 +367,10 @@ def test_adjoint_of_any_source_and_tag(world):
     assert np.allclose(g, np.cos(np.stack([x, 2 * x], 1)) * (dest + 1))
     hvp = plait.jit(lambda v: jax.jvp(jax.grad(both), (v,), (v,))[1])(x)
     assert np.allclose(hvp, -np.sin(x) * x * (dest + 1))
-    plait.barrier()  # rank 0 still takes from anybody what only its partner is to send
+    plait.barrier()  # rank 0 still takes from any source what only its partner is to send
 
     def one_way(v, token):
-        """The others send with tags of their own; rank 0 takes them as they come."""
+        """The others send with tags of their own; rank 0 takes the messages as they come."""
         if rank > 0:
             token = plait.send(v * v, 0, tag=10 + rank, token=token)
             return plait.depend(0.0, token)
@@ -397,7 +397,7 @@ def test_adjoint_of_any_source_and_tag(world):
 
 
 def test_sendrecv_of_other_dtypes(world):
-    """What is sent and what is received differ in dtype and shape."""
+    """The array sent and the array received differ in dtype and shape."""
     if world.size % 2:
         pytest.skip("two neighbours in the ring would be alike")
     source, dest = ring(world)
@@ -473,7 +473,7 @@ def test_example_of_jpi(world):
 
 
 def test_large_messages(world):
-    """Longer than what completes locally, on both partners of every pair at once."""
+    """Longer than a send completes locally, on both partners of every pair at once."""
     source, dest = ring(world)
     x = jnp.asarray(cases.random((LARGE,), "float64", world.rank))
     y = plait.sendrecv(x, jnp.zeros_like(x), source, dest)
@@ -494,10 +494,10 @@ def test_large_messages(world):
 
 
 def test_what_was_sent_may_be_overwritten(world):
-    """An eager send has read NumPy's memory when it returns, as MPI's has."""
+    """An eager send has read NumPy's memory when it returns, as MPI's send has."""
     x = np.ones(3_000_000, np.float32)
     if world.rank == 0 and world.size > 1:
-        for _ in range(2):  # by a new program, and by one that is remembered
+        for _ in range(2):  # by a new program, and by a remembered program
             plait.send(x, 1)
             x[:] += 1
     elif world.rank == 1:
@@ -508,7 +508,7 @@ def test_what_was_sent_may_be_overwritten(world):
 
 @pytest.mark.parametrize("n", [4, LARGE])
 def test_trees_that_differ(world, n):
-    """As many bytes of other arrays: both partners hear of it, and what follows is right."""
+    """As many bytes, but other arrays: both partners raise, and later calls are right."""
     if world.size != 2:
         pytest.skip("written for two ranks")
     a, b = jnp.ones(n, "float32"), jnp.arange(n, dtype="int32")
@@ -524,7 +524,7 @@ def test_trees_that_differ(world, n):
         with pytest.raises(plait.MismatchError), plait.errors():
             try:
                 plait.block(plait.send([a, b], 1))
-            finally:  # of what was copied the next call may say it, and is carried out
+            finally:  # if the send was copied, the next call may raise its error, and still runs
                 if n != LARGE:
                     plait.barrier()
     else:
@@ -540,7 +540,7 @@ def test_trees_that_differ(world, n):
 def test_a_partner_that_is_not_there_in_a_branch_never_taken(world, jit):
     rank, size = world.rank, world.size
 
-    def down(x, has_lower, has_upper):  # a chain, whose ends have one neighbour
+    def down(x, has_lower, has_upper):  # a chain, whose end ranks have one neighbour
         def passed_on(x):
             plait.send(x, rank + 1, tag=3, comm=world)
             return x

@@ -251,7 +251,7 @@ def test_bad_communicators(world):
 def test_inter_communicator(world):
     if world.size < 2:
         pytest.skip("an inter-communicator needs two groups of ranks")
-    side = min(world.rank, 1)  # rank 0, and the others
+    side = min(world.rank, 1)  # rank 0 alone, and the other ranks
     part = world.Split(side, world.rank)
     inter = part.Create_intercomm(0, world, 1 - side)
     with pytest.raises(TypeError, match="inter-communicator"):
@@ -268,13 +268,13 @@ def test_status(world):
     x = jnp.ones(4)
     f = plait.jit(lambda v: plait.sendrecv(v, v, plait.ANY_SOURCE, dest, sendtag=7, status=status))
     plait.block(f(x))
-    plait.barrier()  # before others send this rank something else
+    plait.barrier()  # before other ranks send this rank something else
     assert status.Get_source() == source and status.Get_tag() == 7
 
 
 def test_truncation_on_both_partners(world):
     source, dest = ring(world)
-    first = 3 if world.rank == 0 and world.size > 1 else 5  # what rank 0 sends has room
+    first = 3 if world.rank == 0 and world.size > 1 else 5  # rank 0's message fits
     for sent in (first, 5):
         f = plait.jit(lambda v: plait.sendrecv(v, jnp.zeros(3), source, dest))
         with pytest.raises(plait.TruncationError, match="40 bytes of float64.* expects 24 bytes"):
@@ -294,7 +294,7 @@ def test_programs_are_equal_on_all_ranks(world):
 @pytest.mark.long(keep=1)
 @pytest.mark.parametrize("turn", [1, -1])
 def test_communicators_first_used_by_several_threads(world, turn):
-    """In another order on each rank, of all ranks and of one: each has its own number."""
+    """Communicators of all ranks and of one, in another order on each rank: each has its number."""
     for _ in range(5):
         comms = [world.Dup(), world.Split(world.rank, 0), world.Dup(), world.Split(0, -world.rank)]
         found = {}
@@ -327,7 +327,7 @@ def test_a_pickled_communicator_is_that_of_the_reader(world):
     last = world.size - 1
     for comm in (None, MPI.COMM_WORLD, MPI.COMM_SELF):
         own = plait.Comm(comm)
-        read = pickle.loads(world.bcast(pickle.dumps(own), root=last))  # as it was for the last one
+        read = pickle.loads(world.bcast(pickle.dumps(own), root=last))  # the last rank's pickle
         assert (read, read.rank, read.size) == (own, own.rank, own.size)
         ranks = range(world.size) if read.size > 1 else [world.rank]
         found = plait.allgather(jnp.int32(world.rank), comm=read)

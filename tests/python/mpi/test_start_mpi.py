@@ -25,7 +25,7 @@ def own(chosen, rank):
 
 @pytest.mark.parametrize("dtype", ["bool", "int16", "float64", "complex64", "float8_e4m3fn"])
 def test_values(world, dtype):
-    """All cases under way at once, and a call in between."""
+    """All cases under way at once, with a call in between."""
     chosen = table(world.size, dtype)
     f = plait.jit(functools.partial(halves.all_of, chosen, comm=world))
     got = f(own(chosen, world.rank))
@@ -42,7 +42,7 @@ def test_eager(world):
 
 
 def test_operands_in_the_place_of_results(world):
-    """Off the root a gather returns its operand: as it was when it was started."""
+    """Off the root a gather returns its operand as it was when the gather was started."""
     for make in (np.array, jnp.array):
         x = make([1.0, 2.0])
         h = plait.start(plait.gather, x, 0, comm=world)
@@ -114,12 +114,12 @@ def test_derivatives(world):
     assert _core.started() == 0
 
 
-SIZES = [3, 50_000]  # beyond what a send buffers
+SIZES = [3, 50_000]  # the second is larger than a send buffers
 
 
 @pytest.mark.parametrize("n", SIZES)
 def test_transfers(world, n):
-    """Receives first, then sends, as with MPI's own; in a ring, with two tags."""
+    """Receives first, then sends, as in MPI; in a ring, with two tags."""
     up, down = (world.rank + 1) % world.size, (world.rank - 1) % world.size
     x = jnp.arange(float(n)) + world.rank
 
@@ -157,7 +157,7 @@ def test_transfers(world, n):
         )
     )
     assert np.array_equal(any_source(x), np.ones(n))
-    plait.barrier()  # before others send this rank something else
+    plait.barrier()  # before other ranks send this rank something else
 
 
 @pytest.mark.parametrize("n", SIZES)
@@ -225,7 +225,7 @@ def test_mismatch_is_raised_at_wait_on_all_ranks(world):
 
 
 def test_the_program_goes_on_meanwhile(world):
-    """Rank 0 lets the others begin only after it has started: they would wait for each other."""
+    """Rank 0 lets the others begin only after it has started: a blocking call would deadlock."""
     x = jnp.arange(300_000.0)
 
     def let_begin(v):
@@ -248,7 +248,7 @@ def test_the_program_goes_on_meanwhile(world):
 
 
 def test_large_operations(world):
-    """Beyond the size from which operations leave XLA's thread, beside each other."""
+    """Operations larger than the size from which they leave XLA's thread, beside each other."""
     x = jnp.arange(400_000.0)
 
     @plait.jit

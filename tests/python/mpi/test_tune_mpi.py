@@ -1,4 +1,4 @@
-"""plait.fft.autotune on ranks: all choose alike, whatever each one has measured or remembers."""
+"""plait.fft.autotune on ranks: all choose alike, whatever each rank has measured or remembers."""
 
 import jax
 import meshes
@@ -20,7 +20,7 @@ def same(x, whole, tolerance):
 
 
 def everyone(world, value):
-    """That all ranks have the same."""
+    """The value, which must be equal on all ranks."""
     values = world.allgather(value)
     assert all(v == values[0] for v in values), values
     return values[0]
@@ -33,7 +33,7 @@ def outcome(mesh):
 
 @pytest.fixture
 def file(world, tmp_path):
-    """A file of each rank's own."""
+    """A separate file for each rank."""
     return tmp_path / f"rank{world.rank}" / "tune.json"
 
 
@@ -56,7 +56,7 @@ def test_mesh_works(world, shape, file):
 
 
 def test_the_slowest_rank_counts(world, shape, monkeypatch):
-    """Each rank finds another candidate fastest; the one that is not slow anywhere wins."""
+    """Each rank finds another candidate fastest; the candidate that is slow on no rank wins."""
     n, grids = world.size, _tune.grids(jax.device_count())
 
     def seconds(trial, op, team):
