@@ -30,7 +30,7 @@ class Hemisphere:
         """Numbers of vertices to learn from, drawn at random, and of the other vertices."""
         n, least = len(self.cortex), n_test or 1
         if n_train + least > n:
-            raise SystemExit(f"of {n} vertices {n_train} cannot train and {least} be predicted")
+            raise SystemExit(f"{n} vertices are too few to train on {n_train} and predict {least}")
         order = np.random.default_rng(seed).permutation(self.cortex)
         end = None if n_test is None else n_train + n_test
         return order[:n_train], order[n_train:end]

@@ -207,7 +207,9 @@ def parse(arguments):
     parser.add_argument("--cells", type=count, nargs=3, default=[48, 48, 48], metavar="N")
     parser.add_argument("--devices", type=count, default=4, help="devices of this process")
     parser.add_argument("--grid", type=count, nargs=2, help="of the devices; nearest to a square")
-    parser.add_argument("--ghosts", type=count, default=8, help="how far particles may go, plus 1")
+    parser.add_argument(
+        "--ghosts", type=count, default=8, help="cells that particles may move, plus 1"
+    )
     parser.add_argument("--steps", type=count, default=10)
     parser.add_argument("--amplitude", type=float, default=2.0, help="of the first modes")
     parser.add_argument("--out", type=_options.picture, help="a picture of the density")
@@ -215,7 +217,7 @@ def parse(arguments):
     options.grid = options.grid or nearest_to_a_square(options.devices)
     rows, columns = options.grid
     if rows * columns != options.devices:
-        parser.error(f"--grid {rows} {columns} is not of --devices {options.devices}")
+        parser.error(f"--grid {rows} {columns} does not have --devices {options.devices}")
     if any(n % rows or n % columns for n in options.cells):
         parser.error(f"--cells: expected multiples of {rows} and {columns}, the grid of devices")
     return options
@@ -246,7 +248,7 @@ def main(arguments=None):
     seconds = time.perf_counter() - since
     far = float(jnp.abs(d[..., :2]).max())
     if far > options.ghosts - 1:
-        raise SystemExit(f"a particle went {far:.1f} cells: --ghosts {int(far) + 2} or more")
+        raise SystemExit(f"a particle went {far:.1f} cells: use --ghosts {int(far) + 2} or more")
     gradient = jax.jit(jax.grad(functools.partial(loss, grid, target=jnp.ones(()), **how)))(noise)
     cells = " x ".join(map(str, grid.cells))
     print(f"{cells} particles on {' x '.join(map(str, options.grid))} devices")

@@ -57,7 +57,7 @@ def reduction(op: Any, name: str) -> Reduction:
                 "or plait.maxloc(x)"
             )
     possible = ", ".join(REDUCTIONS)
-    raise TypeError(f"{name}: op is {op!r}; expected one of plait.{{{possible}}} or mpi4py's")
+    raise TypeError(f"{name}: op is {op!r}; expected one of plait.{{{possible}}} or of MPI")
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def check_reduction(name: str, op: Reduction, dtype: Any) -> None:
     if dtype.name == "bool" and op.name in _ADVICE:
         hint = f"; use {_ADVICE[op.name]}, or cast to an integer"
     elif jnp.issubdtype(dtype, jnp.complexfloating) and op.name in ("MIN", "MAX"):
-        hint = "; complex numbers have no order, reduce real and imaginary part"
+        hint = "; complex numbers have no order: reduce the real and the imaginary part"
     elif jnp.issubdtype(dtype, jnp.inexact) and dtype.name in _core.dtypes():
         is_bitwise = not _core.reduce_is_defined(op.code, "float32")
         hint = "; cast to an integer or bool" if is_bitwise else "; cast to a wider float"
@@ -103,7 +103,7 @@ def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
     if isinstance(x, jax.Array) and not is_ref:
         return x
     if isinstance(x, np.ma.MaskedArray):
-        raise TypeError(f"{name}: {argument} is a masked array; x.filled(value) is an array")
+        raise TypeError(f"{name}: {argument} is a masked array; pass x.filled(value)")
     try:
         if is_ref:  # some JAX releases call a reference an array, too
             raise TypeError

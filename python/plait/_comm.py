@@ -165,8 +165,8 @@ class Comm:
             return _read, (type(self), "COMM_SELF")
         raise TypeError(
             f"pickle: communicator #{self._ids['effect']} (made at {self._label}) has no name in "
-            "other processes; expected that of MPI.COMM_WORLD or MPI.COMM_SELF: make this one in "
-            "each process"
+            "other processes, as only those of MPI.COMM_WORLD and MPI.COMM_SELF have; make it in "
+            "each process instead"
         )
 
     def __repr__(self) -> str:
@@ -336,7 +336,10 @@ def known_transport() -> str:
 def resolve(comm: Any, name: str) -> Comm:
     """The Comm that ``comm=`` of the rank model means."""
     if _exit.is_forked():
-        raise _errors.CommError(f"{name}: this process was forked from one that uses plait")
+        raise _errors.CommError(
+            f"{name}: this process was forked from one that uses plait, and has no communicator; "
+            "call the operation in the parent"
+        )
     if comm is None:
         return world()
     if isinstance(comm, Comm):
@@ -400,7 +403,8 @@ def _check_platform(devices: list) -> None:
         raise _errors.Error(f"a mesh of {len(devices)} devices: {_platforms.NOT_CHOSEN}")
     if len(found) > 1 or not found <= set(known):
         names = " or all ".join({"cpu": "CPUs", "gpu": "GPUs"}[p] for p in known)
-        raise TypeError(f"plait: devices of a mesh must be {names}, got {', '.join(sorted(found))}")
+        got = ", ".join(sorted(found))
+        raise TypeError(f"plait: the devices of a mesh must be all {names}, got {got}")
 
 
 def _processes(devices: Iterable) -> list[int]:
@@ -413,13 +417,13 @@ def _ranks(n: int) -> Any:
     mpi = _world.mpi()
     if mpi is None or mpi.COMM_WORLD.size != jax.process_count():
         raise TypeError(
-            f"plait: a mesh over {n} processes needs MPI ranks: start with mpiexec "
-            'and jax.distributed.initialize(cluster_detection_method="mpi4py")'
+            f"plait: a mesh over {n} processes needs MPI ranks: start the program with `plait run` "
+            'and call jax.distributed.initialize(cluster_detection_method="mpi4py")'
         )
     if mpi.COMM_WORLD.rank != jax.process_index():
         raise TypeError(
             f"plait: process {jax.process_index()} of JAX is MPI rank {mpi.COMM_WORLD.rank}; "
-            'they must be equal: jax.distributed.initialize(cluster_detection_method="mpi4py")'
+            'they must be equal: call jax.distributed.initialize(cluster_detection_method="mpi4py")'
         )
     return mpi
 

@@ -61,16 +61,16 @@ def _choose(values: dict[str, Any]) -> dict[str, str]:
     """
     if _jax.is_staging():
         raise _errors.Error(
-            "plait.config: a choice within a function that JAX traces would be made when it is "
-            "traced, not when it runs; expected around the call of the function"
+            "plait.config: called in a function that JAX traces, where it would choose for the "
+            "tracing and not for the runs; expected around the call of the function"
         )
     texts = _texts(values)
     before = {name: _before(name) for name in texts}
     limit = _exit.time_limit()
     if not _queues.is_idle_within(limit):
         raise _errors.TimeoutError(
-            f"plait.config: programs called before have not ended after {limit:g} s "
-            "(PLAIT_TIMEOUT); is this a callback of one of them?"
+            f"plait.config: programs that were called earlier have not ended after {limit:g} s "
+            "(PLAIT_TIMEOUT); do not call plait.config in a callback of one of them"
         )
     try:
         for name, text in texts.items():

@@ -132,7 +132,8 @@ def of_matrix(kind: str, order: Any, a: Matrix, factor: tuple) -> tuple:
 @of_factor.defjvp
 def _of_factor_jvp(*args: Any) -> tuple:
     raise TypeError(
-        "plait.linalg.cond: an estimate has no derivative; that of p=2, by singular values, has"
+        "plait.linalg.cond: an estimate has no derivative; use p=2, which is computed from "
+        "singular values and has one"
     )
 
 

@@ -114,8 +114,9 @@ def _complete_qr_of_tall(a: Matrix) -> tuple[Matrix, Matrix]:
 def _complete_qr_jvp(primals: tuple, tangents: tuple) -> tuple:
     [a] = primals
     raise TypeError(
-        f'plait.linalg.qr: mode="complete" of a {a.m} x {a.n} matrix has no derivative, since '
-        "columns that span the rest are any; expected as many columns as rows, or more"
+        f'plait.linalg.qr: mode="complete" of a {a.m} x {a.n} matrix has no derivative, since the '
+        f"last {a.m - a.n} columns of q are not unique; use mode='reduced', or a matrix with as "
+        "many columns as rows or more"
     )
 
 
@@ -134,8 +135,8 @@ def _completed(u: Matrix) -> Matrix:
 def _completed_jvp(primals: tuple, tangents: tuple) -> tuple:
     [u] = primals
     raise TypeError(
-        "plait.linalg.svd: full_matrices=True has no derivative where vectors span the rest of "
-        f"{u.m} dimensions, {u.n} of which belong to singular values; take full_matrices=False"
+        f"plait.linalg.svd: full_matrices=True has no derivative here, since only {u.n} of {u.m} "
+        "vectors belong to singular values and the others are not unique; use full_matrices=False"
     )
 
 

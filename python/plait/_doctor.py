@@ -137,7 +137,7 @@ def check_surroundings() -> Iterator[Finding]:
             yield Finding(NOTE, name, f"is set: {effect} for every run", f"unset {name}")
     for name, meant in _variables.strange(os.environ):
         mend = f"export {meant}={os.environ[name]}" if meant else f"unset {name}"
-        yield Finding(WARNING, name, "is no variable that plait reads", mend)
+        yield Finding(WARNING, name, "plait reads no variable of this name", mend)
     if not _core.record_folders():
         mend = "unset PLAIT_FLIGHT"
         yield Finding(NOTE, "flight recorder", "is in memory only, as PLAIT_FLIGHT says", mend)
@@ -194,7 +194,7 @@ def check_direct() -> Iterator[Finding]:
             mends.append("sysctl kernel.yama.ptrace_scope=1   # as root")
         if in_container() or not mends:
             mends.append("docker run --cap-add=SYS_PTRACE …   # in a container")
-        mends.append("export MPIR_CVAR_CH4_CMA_ENABLE=0   # else, of MPICH without plait run")
+        mends.append("export MPIR_CVAR_CH4_CMA_ENABLE=0   # otherwise, for MPICH without plait run")
         yield Finding(WARNING, "direct access", seen, "\n".join(mends))
 
 
@@ -207,7 +207,7 @@ def check_huge_pages() -> Iterator[Finding]:
     """Without huge pages, fresh results of JAX are slower the more pages they have."""
     mode = _info.chosen(HUGE)
     if mode == "never":
-        seen = "never: a fresh 64 MiB result costs 16384 page faults, up to ten times its copy"
+        seen = "never: a new 64 MiB result costs 16384 page faults, up to ten times its copying"
         yield Finding(WARNING, "huge pages", seen, f"echo madvise > {HUGE}   # as root")
     elif mode == "unknown":
         yield Finding(NOTE, "huge pages", "this kernel has none, or does not show them")

@@ -84,9 +84,9 @@ _GAVE_UP = "has given up this communicator"
 _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
 _TWO_MESHES = "mesh should be the same across the entire program"  # JAX's, for want of the devices
 _ONE_MESH = (
-    "JAX takes one mesh in a program with operations of plait, as in one with callbacks; for "
-    "another one stands a split over several axes, "
-    'P(("a", "b")), or jax.device_put between two programs'
+    "JAX takes only one mesh in a program with operations of plait, as in a program with "
+    'callbacks; instead of a second mesh, split one array axis over several mesh axes, P(("a", '
+    '"b")), or move arrays with jax.device_put between two programs'
 )
 
 

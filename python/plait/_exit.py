@@ -350,17 +350,17 @@ def _flush_at_exit() -> None:
     if not _world or _world[0][1] == 1:
         _queues.forget_hidden()
     if not _queues.is_idle_within(limit):  # computing; or waiting, which the guard ends
-        _say(f"plait: at exit work is still queued after {limit:g} s, and waited for\n")
+        _say(f"plait: at exit, work is still queued after {limit:g} s; waiting for it\n")
     found, latest = [*flush(), *_unseen_of_tokens()], _core.latest_failure()[0]
     failures = list(filter(_errors.is_of_plait, found))
     for text in dict.fromkeys(_AGAIN.sub("", str(error)) for error in failures):
         _say(f"plait: a failure that the program did not look at: {text}\n")
         _failed.append(True)
     for text in dict.fromkeys(str(error) for error in found if error not in failures):
-        _say(f"plait: a failure of JAX's own, which it tells at exit, seen or not: {text}\n")
+        _say(f"plait: a failure in JAX, which may have reported it earlier: {text}\n")
     # The program may have seen it as an error of JAX's own.
     if latest and not failures and not _errors.was_raised(latest):
-        text = "seen as an error of JAX's alone, or of a program whose results nobody has"
+        text = "that was seen only as an error of JAX, or belongs to results that were dropped"
         _say(f"plait: a failure {text}: {latest}\n")
 
 
@@ -391,7 +391,7 @@ def _why_not_finalize() -> str:
     if _core.lib.plait_guard_lost():
         return "other ranks are lost"
     if _core.lib.plait_guard_late():
-        return "it gave up waiting for others, for whom MPI_Finalize would wait as well"
+        return "it gave up waiting for other ranks, and MPI_Finalize would wait for them too"
     return ""
 
 
@@ -483,7 +483,7 @@ def _at_exit() -> None:
     _close_records()
     why = _why_not_finalize() if _mpi and not _failed else ""
     if why:
-        _say(f"plait: rank {_world[0][0]} ends with 1, since {why}\n")
+        _say(f"plait: rank {_world[0][0]} ends with code 1, since {why}\n")
         _failed.append(True)
     if _failed and _mpi:
         _abort()

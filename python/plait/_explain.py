@@ -194,7 +194,8 @@ def _of_inner(eqn: Any, around: _Around) -> Iterator[tuple[Called, _Around]]:
     inner = list(_inner(eqn, around))
     if not inner and _jax.EFFECT in eqn.effects:
         raise _errors.Error(
-            f"explain: a {eqn.primitive} with communication, which it cannot look into"
+            f"explain: cannot look into a {eqn.primitive}, which communicates; explain the "
+            "function that is inside it"
         )
     for jaxpr, place in inner:
         yield from operations(getattr(jaxpr, "jaxpr", jaxpr), place)

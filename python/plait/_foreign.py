@@ -54,8 +54,8 @@ def keep_order(primitive: jex.Primitive) -> None:
     """
     if not isinstance(primitive, jex.Primitive):
         raise TypeError(
-            f"keep_order: {primitive!r} is no primitive; expected a jax.extend.core.Primitive, of "
-            "lineax lineax.internal.linear_solve_p"
+            f"keep_order: {primitive!r} is no primitive; expected a jax.extend.core.Primitive "
+            "(for lineax: lineax.internal.linear_solve_p)"
         )
     for each in (primitive, *_batched(primitive)):
         if each not in _kept:
@@ -73,8 +73,8 @@ def _batched(primitive: Any) -> tuple:
 def _keep(primitive: Any) -> None:
     if _jax_programs.is_compiled_alone(primitive):
         raise TypeError(
-            f"keep_order: {primitive} is compiled by JAX when it is called eagerly; expected one "
-            "whose def_impl is a function of JAX's operations"
+            f"keep_order: {primitive} is compiled by JAX when it is called eagerly; expected a "
+            "primitive whose def_impl is a function of JAX's operations"
         )
     effects_of = functools.partial(_jax_programs.effects_in, primitive.impl)
     primitive.def_effectful_abstract_eval(_with_effect(primitive.abstract_eval, effects_of))

@@ -90,7 +90,7 @@ def axes_of(axes: Any, s: Any, ndim: int, name: str) -> tuple[int, ...]:
             raise ValueError(f"{name}: axis {a} is out of bounds for an array of {ndim} axes")
     found = tuple(a % ndim for a in given)
     if not found or len(set(found)) != len(found):
-        raise ValueError(f"{name}: axes is {given}; expected each axis once, and one at least")
+        raise ValueError(f"{name}: axes is {given}; expected one axis or more, each once")
     return found
 
 
@@ -182,7 +182,8 @@ def sizes(kind: Kind, dims: tuple, axes: tuple, s: Any, shape: Any, first: int) 
     for a in axes:
         if min(operand[a], out[a]) < 1:
             raise ValueError(
-                f"{name}: axis {a} has {min(operand[a], out[a])} elements to transform"
+                f"{name}: axis {a} has {min(operand[a], out[a])} elements to transform; "
+                "expected 1 or more"
             )
     return data, tuple(operand), tuple(out)
 
@@ -197,8 +198,8 @@ def padded(
             raise ValueError(
                 f"{name}: axis {a} of the result has {n} elements, which "
                 f"{_split.parts(place.mesh, dst[a])} devices along mesh axes "
-                f"{', '.join(dst[a])} do not divide; with shape={data} it is padded to {m} (give "
-                "shape= to what uses it, too), or choose another layout="
+                f"{', '.join(dst[a])} do not divide; with shape={data} it is padded to {m} "
+                "(pass shape= also to the functions that use the result); or choose another layout="
             )
     _mesh.check_spec(dst, place.mesh, dims, name)
     return dims

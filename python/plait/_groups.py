@@ -48,8 +48,9 @@ class Group:
         if devices is None:
             raise TypeError(
                 "plait: the devices of this shard_map's mesh are not known while the program is "
-                "compiled; give shard_map the mesh itself (mesh=) or use jax.set_mesh (before JAX "
-                "0.11, whose XLA aborts else, with plait.region around a shard_map in another one)"
+                "compiled; pass the mesh itself to shard_map (mesh=) or use jax.set_mesh. Before "
+                "JAX 0.11 a shard_map in another one also needs plait.region around it: else XLA "
+                "aborts"
             )
         return _comm.over_devices(self._split(devices), self.mode)
 
@@ -75,12 +76,12 @@ def devices_of(name: str, ctx: Any, n_meant: int) -> tuple:
         raise TypeError(f"plait.{name}: {_jax.NO_DEVICES}")
     if len(devices) != n_meant:
         raise ValueError(
-            f"plait.{name}: compiled for {len(devices)} devices, the mesh has {n_meant}: put the "
-            "operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec))) and pass it "
-            "as an argument, since JAX asks neither arrays that a function closes over nor "
-            "in_shardings= for devices; or call within jax.set_mesh(mesh); if it is, and the "
-            "derivative of a loop is taken outside jax.jit, give mesh=, a jax.sharding.Mesh, or "
-            "compile the derivative"
+            f"plait.{name}: compiled for {len(devices)} devices, but the mesh has {n_meant}. Put "
+            "the operand on the mesh first (jax.device_put(x, NamedSharding(mesh, spec))) and pass "
+            "it as an argument: JAX takes the devices neither from arrays that a function closes "
+            "over nor from in_shardings=. Or call the function within jax.set_mesh(mesh). If it is "
+            "called there already, in the derivative of a loop outside jax.jit, pass mesh= (a "
+            "jax.sharding.Mesh) or compile the derivative"
         )
     return tuple(devices)
 

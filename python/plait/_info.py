@@ -173,8 +173,8 @@ def cuda_rows():
     libraries, devices, links, accepted = json.loads(text)
     is_absent = all("was not found" in said for _, said in libraries)
     if accepted or not is_absent:
-        refused = "refused: PLAIT_CUDA=0, or JAX has no CUDA plugin; PLAIT_CUDA=1 has them accepted"
-        yield "CUDA arrays", "accepted; PLAIT_CUDA=0 has them refused" if accepted else refused
+        refused = "refused: PLAIT_CUDA=0, or JAX has no CUDA plugin; PLAIT_CUDA=1 accepts them"
+        yield "CUDA arrays", "accepted; PLAIT_CUDA=0 refuses them" if accepted else refused
     if is_absent:
         yield "CUDA", libraries[0][1]  # one text is enough for a machine without CUDA
         return

@@ -70,7 +70,7 @@ def _parts(x: Array) -> dict[Any, Any]:
 def _array(x: Any, name: str) -> Array:
     x = _args.as_array(x, name)
     if isinstance(x, jax.core.Tracer):
-        raise TypeError(f"{name}: needs an array that is there; call it outside jit")
+        raise TypeError(f"{name}: needs an array with values; call it outside jax.jit")
     return _errors.block(x)
 
 
@@ -197,7 +197,8 @@ def gather_to_host(
     team = _team.Team(x.sharding.device_set, "gather_to_host")
     if root is not None and not 0 <= operator.index(root) < len(team.processes):
         raise ValueError(
-            f"gather_to_host: root is {root}; {len(team.processes)} processes have a part of it"
+            f"gather_to_host: root is {root}; {len(team.processes)} processes have a part of "
+            f"the array, expected 0 to {len(team.processes) - 1}"
         )
     owned, parts = _owned(_boxes(x.sharding, x.shape, data)), _parts(x)
     mine = [np.asarray(parts[d])[_cut(b)] for d, b in owned.items() if d in parts]
@@ -293,7 +294,7 @@ def _agree(team: _team.Team, mean: Callable[[], tuple[str, Any]]) -> Any:
         raise
     seen = team.tell(text)
     if len(set(seen)) > 1:
-        raise _errors.MismatchError(f"{team.name}: the processes do not mean the same: {seen}")
+        raise _errors.MismatchError(f"{team.name}: the processes do not agree: {seen}")
     return meant
 
 
@@ -349,13 +350,11 @@ def _numpy_dtype(dtype: Any) -> np.dtype:
     """The dtype as NumPy's files know it."""
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         raise ValueError(
-            f"save: dtype {dtype} is none of NumPy's files; of keys save jax.random.key_data(x)"
+            f"save: NumPy's files have no dtype {dtype}; save jax.random.key_data(x) instead"
         )
     dtype = np.dtype(dtype)
     if dtype.kind not in "biufc" or np.dtype(dtype.type).isbuiltin != 1:  # e.g. float8_e5m2
-        raise ValueError(
-            f"save: dtype {dtype} is none of NumPy's files; convert x to float32 first"
-        )
+        raise ValueError(f"save: NumPy's files have no dtype {dtype}; convert x to float32 first")
     return dtype
 
 
@@ -427,7 +426,9 @@ def _header(path: str) -> tuple[tuple[int, ...], np.dtype, int]:
             raise OSError(f"{path} is no .npy file that plait reads: {error}") from None
         offset, n_bytes = file.tell(), os.fstat(file.fileno()).st_size
     if is_fortran and len(shape) > 1:
-        raise OSError(f"{path} is in Fortran order; numpy.save(numpy.ascontiguousarray(a))")
+        raise OSError(
+            f"{path} is in Fortran order; write numpy.ascontiguousarray(a) with numpy.save instead"
+        )
     if dtype.kind not in "biufc" or dtype.itemsize > (16 if dtype.kind == "c" else 8):
         raise OSError(f"{path} has dtype {dtype}; expected numbers of at most 64 bits")
     if any(n < 0 for n in shape) or offset + math.prod(shape) * dtype.itemsize > n_bytes:
@@ -440,8 +441,8 @@ def _native(dtype: np.dtype, path: str) -> np.dtype:
     native = dtype.newbyteorder("=")
     if jax.dtypes.canonicalize_dtype(native) != native:
         raise ValueError(
-            f"load: {path} has dtype {dtype}, which JAX has switched off: "
-            'jax.config.update("jax_enable_x64", True) first'
+            f"load: {path} has dtype {dtype}, which JAX has switched off; "
+            'call jax.config.update("jax_enable_x64", True) first'
         )
     return native
 

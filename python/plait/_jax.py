@@ -59,9 +59,9 @@ def is_splitting() -> bool:
 
 
 _TELL = (
-    "tell plait of the primitive that lowers it by itself, plait.keep_order(PRIMITIVE) (of lineax: "
-    "lineax.internal.linear_solve_p), or wrap the function that does this in plait.region before "
-    "it is given to it"
+    "call plait.keep_order(PRIMITIVE) for the primitive that lowers it by itself (for lineax: "
+    "lineax.internal.linear_solve_p), or wrap the function that contains the operations in "
+    "plait.region before the primitive gets it"
 )
 CURES = f"{_TELL}, or, under jax.jit, call the operations with token="
 NO_DEVICES = f"JAX does not say for which devices this is compiled: {_TELL}"

@@ -198,12 +198,12 @@ class Ends:
             limit, reason = LAUNCHER_S + BLIND_LINGER_S, "all ranks have ended"
         elif failed and all(has_left_in_order(self.folder, rank) for rank in left):
             limit = FINALIZE_S
-            reason = f"rank {failed[0]}, which the others wait for in MPI_Finalize, has ended badly"
+            reason = f"rank {failed[0]}, which the others wait for in MPI_Finalize, has failed"
         elif self.known and waiting:  # no rank returns from MPI_Init before all are in it
             limit, gone = LAUNCHER_S, next(iter(self.known))
             reason = f"rank {gone} ended before MPI_Init, in which rank {waiting[0]} waits for it"
         elif failed:
-            reason = f"rank {failed[0]} has ended badly"
+            reason = f"rank {failed[0]} has failed"
         if reason != self.reason:
             self.reason, self.since = reason, now
         return reason if reason and now - self.since > limit else ""
@@ -373,8 +373,8 @@ def verdict(folder, n_ranks, code, is_ended, say=say):
         is_cut_short = is_cut_short or ended != "0"
         if ends.has_left(rank):
             say(
-                f"rank {rank} had left its program, but had not ended: what runs at exit, JAX's "
-                "shutdown and MPI_Finalize, may wait for others"
+                f"rank {rank} had left its program, but its process had not ended: JAX's shutdown "
+                "and MPI_Finalize, which run at exit, may wait for other ranks"
             )
         elif ended == "":
             unknown = True

@@ -241,7 +241,7 @@ def hold(folder, is_held):
 
 def no_room(path, error):
     """Why a job's files cannot be made in the folder of temporary files."""
-    return LimitError(f"{path}: {error.strerror}; TMPDIR may name another folder")
+    return LimitError(f"{path}: {error.strerror}; set TMPDIR to another folder")
 
 
 class JobFolder(tempfile.TemporaryDirectory):

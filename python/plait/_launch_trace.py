@@ -60,7 +60,7 @@ def merge_trace(trace, job, say):
 
     say: prints a line. Returns the number of the signal that stopped it; 0 if none did.
     """
-    mend = f"of its parts make it by  plait trace merge {trace}"
+    mend = f"make it from its parts with  plait trace merge {trace}"
     number = 0
     try:
         with stoppable():

@@ -37,8 +37,8 @@ class Place:
             if not self.is_taken:
                 raise
             raise ValueError(
-                f"{error}; nothing says how the operand is split, so {to_partition_spec(self.spec)}"
-                " was taken, by the order of the mesh's axes: say it with spec="
+                f"{error}; the split of the operand is unknown, so {to_partition_spec(self.spec)} "
+                "was assumed, in the order of the mesh's axes: pass spec= if it is another one"
             ) from None
 
 
@@ -83,8 +83,8 @@ def check_spec(
             raise ValueError(
                 f"{name}: axis {i} has {n} elements, which {k} devices along mesh "
                 f"{'axis' if len(axes) == 1 else 'axes'} {', '.join(axes)} do not divide; the "
-                f"next size that they do is {-(-n // k) * k} (pad the tail, and say with shape= "
-                "what is data)"
+                f"next size that they divide is {-(-n // k) * k} (pad the tail, and pass the shape "
+                "without padding as shape=)"
             )
 
 
@@ -98,7 +98,7 @@ def data_of(shape: Any, dims: tuple[int, ...], first: int, name: str) -> tuple[i
     try:
         given = tuple(operator.index(n) for n in shape)
     except TypeError:
-        raise TypeError(f"{name}: shape is {shape!r}; expected one integer an axis") from None
+        raise TypeError(f"{name}: shape is {shape!r}; expected one integer for each axis") from None
     if len(given) not in (len(dims) - first, len(dims)):
         batch = f", or {len(dims)} with the batch" if first else ""
         raise ValueError(
@@ -131,8 +131,8 @@ def _check_devices(x: Any, mesh: Any, name: str) -> None:
     if own != given:
         i = next(i for i, pair in enumerate(zip(own, given, strict=True)) if pair[0] != pair[1])
         raise ValueError(
-            f"{name}: device {i} of mesh= is {given[i]}, of the operand's mesh {own[i]}: move the "
-            "operand (jax.device_put), or leave mesh= out"
+            f"{name}: device {i} of mesh= is {given[i]}, but device {i} of the operand's mesh is "
+            f"{own[i]}; move the operand (jax.device_put), or leave mesh= out"
         )
 
 
@@ -159,7 +159,7 @@ def check_homes(homes: dict[str, Any], name: str) -> None:
     if len({tuple(of_one) for of_one in ids.values()}) > 1:
         given = ", ".join(f"{argument} is on devices {of_one}" for argument, of_one in ids.items())
         raise ValueError(
-            f"{name}: {given}; expected the same ones, move an operand with "
+            f"{name}: {given}; expected the same devices; move an operand with "
             "jax.device_put(x, NamedSharding(mesh, spec))"
         )
 
@@ -193,8 +193,8 @@ def find_mesh(x: Any, mesh: Any, name: str) -> Any:
     if jax.device_count() == 1 or not (is_traced or is_split):
         return None
     raise ValueError(
-        f"{name}: no mesh: give an operand that lives on one (jax.device_put(x, "
-        "NamedSharding(mesh, spec))), or call it under jax.set_mesh(mesh), or pass mesh="
+        f"{name}: no mesh: pass an operand that is on one (jax.device_put(x, "
+        "NamedSharding(mesh, spec))), call the function under jax.set_mesh(mesh), or pass mesh="
     )
 
 
@@ -213,8 +213,8 @@ def _check_kinds(mesh: Any, spec: Spec, name: str) -> None:
     for axes in spec:
         if len({kinds[n] == AxisType.Explicit for n in axes if mesh.shape[n] > 1}) > 1:
             raise ValueError(
-                f"{name}: an array axis is split over {axes}, of which JAX keeps the Explicit mesh "
-                "axes alone: give all of them one type"
+                f"{name}: an array axis is split over the mesh axes {axes}, of which JAX keeps "
+                "only the Explicit ones; give all of them one type"
             )
 
 
@@ -234,7 +234,9 @@ def find_spec(x: Any, mesh: Any, spec: Any, first: int, name: str) -> tuple[Spec
     if not typed.mesh.empty and any(t == AxisType.Explicit for t in typed.mesh.axis_types):
         own = names_of(typed.spec, x.ndim, name)
         if given is not None and not _is_typed(typed.mesh, given, own):
-            raise ValueError(f"{name}: the operand's type says {typed.spec}, spec= is {spec}")
+            raise ValueError(
+                f"{name}: the operand's type says {typed.spec}, but spec= is {spec}; leave it out"
+            )
         is_known = known is not None and _is_typed(typed.mesh, known, own)
         found = given or (known if is_known else own)
         _check_kinds(typed.mesh, found, name)
@@ -288,7 +290,7 @@ def locate(
     found = find_mesh(x, mesh, name)
     if found is None:
         if spec is not None and any(names_of(spec, x.ndim, name)):
-            raise ValueError(f"{name}: spec={spec} without a mesh")
+            raise ValueError(f"{name}: spec={spec} without a mesh; pass mesh= too")
         return x, Place(None, ((),) * x.ndim)
     names, is_taken = find_spec(x, found, spec, first, name)
     is_guess = is_taken and isinstance(_jax.underlying(x), jax.core.Tracer) and _jax.is_auto(found)
@@ -300,8 +302,8 @@ def locate(
         names = tuple(() if n % parts(found, axes) else axes for axes, n in sizes)
     if must_know and spec is None and has_unknown(x, found):
         raise ValueError(
-            f"{name}: the result depends on how x is split, which a trace on Auto axes does not "
-            f"know; say spec= (in the mesh's order it is {to_partition_spec(names)})"
+            f"{name}: the result depends on how x is split, which is unknown in a trace on Auto "
+            f"axes; pass spec= (in the order of the mesh's axes {to_partition_spec(names)})"
         )
     place = Place(found, names, is_taken)
     with place.judged():

@@ -305,11 +305,11 @@ def attributes(row: _core.Row, ctx: Any, params: dict) -> dict[str, Any]:
     """The attributes that an operation's handler reads."""
     if (n := _jax.n_partitioned(ctx)) > 1:
         raise TypeError(
-            f"{row.name}: an operand is on {n} devices, but a rank's arrays are on one (under "
-            "jax.set_mesh JAX makes new ones on all devices, and within a jitted function of "
-            "arrays on a mesh all are on its devices); call it inside jax.shard_map with mesh "
-            "axes as comm=, or in a program of its own, or use a function of global arrays, such "
-            "as plait.sum or plait.redistribute"
+            f"{row.name}: an operand is on {n} devices, but the arrays of a rank are on one. "
+            "(Under jax.set_mesh JAX makes new arrays on all devices, and all arrays in a jitted "
+            "function of arrays on a mesh are on the devices of the mesh.) Call it inside "
+            "jax.shard_map with mesh axes as comm=, call it in a program of its own, or use a "
+            "function of global arrays, such as plait.sum or plait.redistribute"
         )
     params = params | _RULES[row.name].fits(ctx.avals_in, params)
     attrs: dict[str, Any] = {name: int(params[name]) for name in row.scalars}

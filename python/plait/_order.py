@@ -56,7 +56,10 @@ def depend(value: Any, *ignored: Any) -> Any:
     leaves, tree = jax.tree.flatten(value)
     places = [i for i, leaf in enumerate(leaves) if _ops.is_inexact(leaf)]
     if not places:
-        raise TypeError("depend: value holds no array of a floating dtype to tie things to")
+        raise TypeError(
+            "depend: value holds no array of a floating dtype; expected one or more, since only "
+            "these carry gradients"
+        )
     leaves[places[0]] = tied(jnp.asarray(leaves[places[0]]), ignored)
     return jax.tree.unflatten(tree, leaves)
 

@@ -29,7 +29,7 @@ def _templates(args: Sequence) -> list:
 def _known(source: int, name: str) -> int:
     if source == ANY_SOURCE:
         raise ValueError(
-            f"{name}: the adjoint of source=ANY_SOURCE needs to know who sent; give the rank"
+            f"{name}: source=ANY_SOURCE has no adjoint, which has to know the sender; pass its rank"
         )
     return source
 
@@ -64,10 +64,10 @@ def _send_jvp(
     dxs = _active(args, tangents)
     if dxs and tangent.token is None:
         raise TypeError(
-            "send: its operand is differentiated, but without a result nothing leads from the "
-            "loss back to it, and the gradient would be zero: pass token= of a floating dtype "
-            "and let the last token reach the loss (plait.depend), or use plait.sendrecv; "
-            "jax.lax.stop_gradient(x) if no gradient is wanted"
+            "send: its operand is differentiated, but send has no result through which the loss "
+            "depends on it, and the gradient would be zero. Pass token= of a floating dtype and "
+            "let the last token reach the loss (plait.depend), or use plait.sendrecv; if no "
+            "gradient is wanted, send jax.lax.stop_gradient(x)"
         )
     if dxs:
         tangent.call("send", *dxs, **params)

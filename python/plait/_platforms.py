@@ -88,4 +88,4 @@ def _refuse(what: str, ctx: Any, *args: Any, **params: Any) -> Any:
     platform = ", ".join(_jax.lowering_platforms(ctx))
     if platform == "cuda" and "cuda" not in names():
         raise _errors.Error(f"{what}: {NOT_CHOSEN}")
-    raise _errors.Error(f"{what}: not there on {platform}, only on {' and '.join(_FFI_NAMES)}")
+    raise _errors.Error(f"{what}: not available on {platform}, only on {' and '.join(_FFI_NAMES)}")

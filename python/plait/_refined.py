@@ -63,7 +63,8 @@ def is_asked_for(precision: Any, check: bool, name: str) -> bool:
         raise ValueError(f"{name}: precision is {precision!r}; expected None or 'single'")
     if precision == "single" and check:
         raise ValueError(
-            f"{name}: check of a factor in single precision, which says nothing of the matrix"
+            f"{name}: check=True with precision='single'; a factor in single precision says "
+            "nothing about the matrix, leave check= out"
         )
     return precision == "single"
 
@@ -73,8 +74,7 @@ def refined(kind: str, a: Any, block: Any, mesh: Any, spec: Any, shape: Any, nam
     found = _dense_args.located(a, name, mesh, spec, shape, is_square=True)
     if found.x.dtype.name not in _dense_refine.SINGLE:
         raise TypeError(
-            f"{name}: a is {found.x.dtype.name}; of single precision are the factors of float64 "
-            "and complex128"
+            f"{name}: a is {found.x.dtype.name}; precision='single' expects float64 or complex128"
         )
     deal = _dense_args.deal_of(found, block, name)
     made = _dense_args.run(_factored, found.x, lay=found.lay, deal=deal, kind=kind)

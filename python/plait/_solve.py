@@ -64,14 +64,19 @@ def solve(
         given = {"block": block, "check": check, "mesh": mesh, "spec": spec, "shape": shape}
         return _dense_args.solved(FACTORED[assume], a, b, "solve", **given)
     if check:
-        raise ValueError("solve: check with refine; a factor in single precision says nothing")
+        raise ValueError(
+            "solve: check=True with refinement; a factor in single precision says nothing about "
+            "the matrix, leave check= out"
+        )
     n, _ = _dense_args.check_matrix(a, "solve", is_square=True, shape=shape)
     data = _dense_args.check_rhs(b, n, "solve", jnp.shape(a)[0])
     shapes = {"a": (n, n), "b": data}
     found = _dense_args.operands({"a": a, "b": b}, mesh, {"a": spec}, "solve", shapes)
     left, right = found["a"], found["b"]
     if left.x.dtype.name not in _dense_refine.SINGLE:
-        raise TypeError(f"solve: refine of {left.x.dtype.name}; expected float64 or complex128")
+        raise TypeError(
+            f"solve: a is {left.x.dtype.name}; refinement expects float64 or complex128"
+        )
     deal = _dense_args.deal_of(left, block, "solve")
     given = {"lay": left.lay, "lay_b": right.lay, "deal": deal, "kind": KINDS[assume]}
     deal_b = _dense_args.deal_of_rhs(deal, data, right.x.dtype)

@@ -35,7 +35,7 @@ def _spacings(d: Any, n: int, name: str, argument: str) -> tuple:
         raise ValueError(f"{name}: {argument} has {len(values)} entries for {n} axes")
     found = tuple(v if _is_traced(v) else float(v) for v in values)
     if any(not _is_traced(v) and (v == 0 or np.isnan(v)) for v in found):
-        raise ValueError(f"{name}: {argument} is {d}; expected none to be 0 or NaN")
+        raise ValueError(f"{name}: {argument} is {d}; expected numbers other than 0 and NaN")
     return found
 
 
@@ -230,7 +230,7 @@ def _kept(mode: str, n: Sequence[int], m: Sequence[int], name: str) -> tuple[lis
     if mode == "valid":
         pairs = [(max(i, j), 1) if 1 in (i, j) else (i, j) for i, j in zip(n, m, strict=True)]
         if any(i < j for i, j in pairs):
-            raise ValueError(f"{name}: for 'valid' one of {n} and {m} must fit into the other")
+            raise ValueError(f"{name}: 'valid', but neither of {n} and {m} fits into the other")
         return [j - 1 for _, j in pairs], [i - j + 1 for i, j in pairs]
     raise ValueError(f"{name}: mode is {mode!r}; expected 'full', 'same' or 'valid'")
 
@@ -351,7 +351,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, shape: Any, mesh: Any, spec: 
     a, b = _args.as_array(a, name, "a"), _args.as_array(b, name, "b")
     _check_meshes(a, b, mesh, name)
     if a.ndim != b.ndim:
-        raise ValueError(f"{name}: operands of {a.ndim} and {b.ndim} axes")
+        raise ValueError(f"{name}: a has {a.ndim} axes, b has {b.ndim}; expected as many")
     try:
         dtype = jnp.promote_types(a.dtype, b.dtype)
     except TypeError:  # from PRNG keys
@@ -374,7 +374,7 @@ def convolve(a: Any, b: Any, mode: str, axes: Any, shape: Any, mesh: Any, spec: 
     first, size = _kept(mode, n, m, name)
     others = [i for i in range(a.ndim) if i not in axes]
     if any(of_a[i] != of_b[i] and 1 not in (of_a[i], of_b[i]) for i in others):
-        raise ValueError(f"{name}: shapes {of_a} and {of_b} differ along axes that stay")
+        raise ValueError(f"{name}: shapes {of_a} and {of_b} differ along axes not convolved")
     a, place = _mesh.locate(a, mesh or _mesh_beside(a, b), spec, name)
     s = tuple(_fast(i + j - 1) for i, j in zip(n, m, strict=True))
     b, spec_b = _second(b, a, place, axes, s, name)

@@ -173,8 +173,8 @@ def wait(handle: Any, *, after: Any = None, token: Array | None = None) -> Any:
     ticket = handle._ticket
     if handle._trace != _jax.trace_state():
         raise ValueError(
-            f"wait: {ticket}, in another function, loop body or transformation than this one; "
-            "start and wait must be in the same"
+            f"wait: {ticket}, in another function, loop body or transformation; "
+            "call start and wait in the same one"
         )
     if ticket.is_waited:
         raise ValueError(f"wait: {ticket}, was waited for already")

@@ -247,8 +247,8 @@ def _words(avals: Sequence) -> np.ndarray:
 def _start_lower(form: Form, ctx: Any, *args: Any, ticket: Any, **params: Any) -> Any:
     if ticket is not None and not ticket.is_waited:
         raise ValueError(
-            f"plait.start: {ticket}: nobody waits for it; call plait.wait once, and where a "
-            "jax.shard_map is not in jax.jit, which runs each call in it alone, put that around it"
+            f"plait.start: {ticket}: nobody waits for it; call plait.wait once. A jax.shard_map "
+            "outside jax.jit runs each call in it alone: put jax.jit around it"
         )
     row = form.operation.row
     avals, _, _ = form.split(ctx.avals_in, params)

@@ -144,7 +144,7 @@ def polar(
     found = _dense_args.located(a, "polar", mesh, spec, shape)
     m, n = found.shape
     if m < n:
-        raise ValueError(f"polar: a is {m} x {n}; take that of its transpose")
+        raise ValueError(f"polar: a is {m} x {n}; expected m >= n, take a.T")
     return _run(found, block, "polar", dealt=_polar, tall=_polar_of_tall, wide=None)
 
 

@@ -18,7 +18,7 @@ def _of_some(processes: tuple[int, ...]) -> Any:
 def _over(processes: tuple[int, ...]) -> Any:
     mpi = _world.mpi()
     if mpi is None:
-        raise TypeError("plait: devices of several processes need MPI ranks: see plait run")
+        raise TypeError("plait: devices of several processes need MPI ranks: use plait run")
     return _comm.world() if mpi.COMM_WORLD.size == len(processes) else _of_some(processes)
 
 
@@ -81,7 +81,9 @@ class Team:
             calls = ", ".join(
                 f"{name} on rank {rank}" for rank, name in zip(self.processes, names, strict=True)
             )
-            raise _errors.MismatchError(f"{self.name}: the processes call other functions: {calls}")
+            raise _errors.MismatchError(
+                f"{self.name}: the processes call different functions: {calls}"
+            )
         return list(texts)
 
     def agree(self, failure: str) -> None:

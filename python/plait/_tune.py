@@ -137,7 +137,7 @@ def _is_double(dtype: Any) -> bool:
         raise ValueError(f"autotune: dtype is {name}; expected one of {', '.join(sorted(known))}")
     if name in _fourier.DOUBLE and not jax.config.jax_enable_x64:
         raise ValueError(
-            f"autotune: dtype is {name}, which JAX has switched off: "
+            f"autotune: dtype is {name}, which JAX has switched off; call "
             'jax.config.update("jax_enable_x64", True) first'
         )
     return name in _fourier.DOUBLE
@@ -167,7 +167,9 @@ def problem_of(
 ) -> Problem:
     """Checks the arguments."""
     if _jax.is_tracing():
-        raise TypeError("autotune: measures, so it is called outside jit and other transformations")
+        raise TypeError(
+            "autotune: it measures, so call it outside jax.jit and other transformations"
+        )
     found = tuple(jax.devices() if devices is None else devices)
     if {d.platform for d in found} not in ({"cpu"}, {"gpu"}):
         what = " and ".join(sorted({d.platform for d in found})) or "none"
@@ -266,8 +268,8 @@ def candidates(problem: Problem, has_direct: bool) -> list[Row]:
             rows.append(Row(grid, layout, dict(settings), reason=reason))
     if not any(not row.reason for row in rows):
         raise ValueError(
-            f"autotune: {len(problem.devices)} devices are more than the planes of "
-            f"{problem.shape} in every grid ({rows[0].reason}); give fewer devices"
+            f"autotune: {len(problem.devices)} devices are too many for shape {problem.shape} in "
+            f"every grid ({rows[0].reason}); pass fewer devices"
         )
     return rows
 

@@ -32,7 +32,7 @@ def default_path() -> Path:
     except RuntimeError:  # accounts without a home, as in containers
         cache = None
     if not given and cache is None:
-        raise OSError("there is no home directory; PLAIT_TUNE_FILE may name a file")
+        raise OSError("there is no home directory; set PLAIT_TUNE_FILE to a file")
     return Path(given) if given else Path(cache) / "plait" / "tune.json"
 
 

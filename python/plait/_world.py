@@ -110,16 +110,16 @@ def _refuse_child(size: int) -> None:
     else:
         return
     raise _errors.CommError(
-        f"{who}, which is no rank of the launcher's and has no communicator; expected what it "
-        "needs of one: comm.rank, comm.size"
+        f"{who}, which is not a rank of the launcher's and has no communicator; pass it what it "
+        "needs of one, such as comm.rank and comm.size"
     )
 
 
 _OTHER = "launcher and library are of different MPIs; use `plait run`"
 _ADVICE = {
-    "SLURM_STEP_NUM_TASKS": "srun has started them without MPI; expected `srun --mpi=pmi2` for "
-    "MPICH, `srun --mpi=pmix` for Open MPI, or `plait run`; processes that are to be alone want "
-    "SLURM_STEP_NUM_TASKS to be unset"
+    "SLURM_STEP_NUM_TASKS": "srun has started them without MPI; use `srun --mpi=pmi2` for "
+    "MPICH, `srun --mpi=pmix` for Open MPI, or `plait run`; for processes that are to be alone, "
+    "unset SLURM_STEP_NUM_TASKS"
 }
 _bound: list[ModuleType] = []
 
@@ -139,7 +139,7 @@ def mpi() -> ModuleType | None:
         if importlib.util.find_spec("mpi4py") is None:
             raise RuntimeError(
                 f"plait: the launcher started {size} ranks ({variable}), but mpi4py is not "
-                "installed: pip install mpi4py and an MPI"
+                "installed: pip install 'plait[mpi]'"
             )
         check_environment()
         _refuse_child(size)
@@ -148,8 +148,8 @@ def mpi() -> ModuleType | None:
 
     if not MPI.Is_initialized() or MPI.Is_finalized():
         raise RuntimeError(
-            "plait: MPI is not initialised, or was finalised: after mpi4py.rc.initialize = False "
-            "MPI.Init_thread(MPI.THREAD_MULTIPLE) comes first"
+            "plait: MPI is not initialised, or was finalised: with mpi4py.rc.initialize = False "
+            "call MPI.Init_thread(MPI.THREAD_MULTIPLE) first"
         )
     if size > 1 and MPI.COMM_WORLD.size == 1:
         raise RuntimeError(

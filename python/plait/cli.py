@@ -43,7 +43,7 @@ def extent(text: str) -> int:
     """An extent of an array; for argparse."""
     value = int(text)
     if value < 1:
-        raise argparse.ArgumentTypeError(f"{value} is no extent of an array")
+        raise argparse.ArgumentTypeError(f"{value} is not an extent; expected 1 or more")
     return value
 
 
@@ -51,7 +51,7 @@ def seconds(text: str) -> float:
     """A number of seconds, 0 or more; for argparse."""
     value = float(text)
     if not value >= 0:
-        raise argparse.ArgumentTypeError(f"{value} is not a time")
+        raise argparse.ArgumentTypeError(f"{value} is not a time; expected 0 or more")
     return value
 
 
@@ -69,11 +69,11 @@ def build_parser() -> argparse.ArgumentParser:
         "run",
         help="run a program on several ranks",
         description="Run PROGRAM on N ranks with the launcher of the MPI that mpi4py loads: on "
-        "this machine, on the nodes of a batch job, or on hosts that a file lists: for MPICH "
-        "HYDRA_HOST_FILE names it, for Open MPI 5 PRTE_MCA_prte_default_hostfile, for Open MPI 4 "
-        "OMPI_MCA_orte_default_hostfile. Each line of output is labelled with its rank. The exit "
-        "code is 0 only if every rank ended well; 124 after the time limit. SIGUSR1 and SIGUSR2 "
-        "are passed on to the ranks of this machine.",
+        "this machine, on the nodes of a batch job, or on the hosts that a file lists. "
+        "HYDRA_HOST_FILE names this file for MPICH, PRTE_MCA_prte_default_hostfile for Open MPI 5, "
+        "and OMPI_MCA_orte_default_hostfile for Open MPI 4. Each line of output is labelled with "
+        "its rank. The exit code is 0 only if every rank ended well, and 124 after the time limit. "
+        "SIGUSR1 and SIGUSR2 are passed on to the ranks of this machine.",
         usage="plait run [-h] -n N [--timeout S] [--trace FILE] (PROGRAM | -m MODULE) [ARGS ...]",
     )
     run.add_argument(
@@ -83,10 +83,10 @@ def build_parser() -> argparse.ArgumentParser:
         "--timeout", type=seconds, default=0.0, metavar="S", help="end the job after S seconds"
     )
     run.add_argument(
-        "--trace", metavar="FILE", default="", help="write what happened to FILE, for Perfetto"
+        "--trace", metavar="FILE", default="", help="write a trace to FILE, for Perfetto"
     )
     run.add_argument("-m", nargs=argparse.REMAINDER, dest="module", help="run a module, as Python")
-    run.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="and arguments")
+    run.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="with arguments")
     run.set_defaults(action=run_command)
 
     info = commands.add_parser("info", help="show versions, MPI, CPU and memory settings")
@@ -103,8 +103,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--launcher",
         metavar="COMMAND",
         default="",
-        help="how the two ranks that prove whether MPI reads GPUs' memory are started, instead of "
-        "plait run: 'srun -N 2 -n 2', or 'mpirun -n 2'",
+        help="what starts the two ranks that test whether MPI reads GPU memory, instead of plait "
+        "run: 'srun -N 2 -n 2', or 'mpirun -n 2'",
     )
     doctor.add_argument(
         "--last",
@@ -112,8 +112,8 @@ def build_parser() -> argparse.ArgumentParser:
         type=number_of("operations"),
         const=16,
         metavar="N",
-        help="instead show the last N operations (16) of each rank of the last job that did not "
-        "end well",
+        help="only show the last N operations (default 16) of each rank of the last job that did "
+        "not end well",
     )
     doctor.set_defaults(action=doctor_command)
 
@@ -131,37 +131,37 @@ def build_parser() -> argparse.ArgumentParser:
         type=number_of("devices"),
         default=0,
         metavar="N",
-        help="devices; the cores if left out",
+        help="number of devices (default: the number of cores)",
     )
     tune.add_argument(
         "--operations",
         default="pfft3d,pifft3d",
         metavar="NAMES",
-        help="of plait.fft, with commas between, each as often as a step calls it",
+        help="functions of plait.fft, separated by commas, each as often as a step calls it",
     )
     tune.add_argument(
         "--layouts",
         default="transposed,natural",
         metavar="NAMES",
-        help="of spectra, with commas between: each is measured (transposed,natural)",
+        help="layouts of spectra to measure, separated by commas (default transposed,natural)",
     )
     tune.add_argument(
-        "--repeats", type=number_of("rounds"), default=5, metavar="N", help="rounds (5)"
+        "--repeats", type=number_of("rounds"), default=5, metavar="N", help="rounds (default 5)"
     )
-    tune.add_argument("--file", help="instead of PLAIT_TUNE_FILE or the user's cache")
-    tune.add_argument("--fresh", action="store_true", help="measure again what FILE has")
+    tune.add_argument("--file", help="where results are kept, not PLAIT_TUNE_FILE or the cache")
+    tune.add_argument("--fresh", action="store_true", help="measure again what FILE contains")
     tune.set_defaults(action=tune_command)
 
-    trace = commands.add_parser("trace", help="make one trace of what ranks have written")
+    trace = commands.add_parser("trace", help="make one trace from the parts of ranks")
     actions = trace.add_subparsers(dest="trace_action", required=True, metavar="ACTION")
     merge = actions.add_parser(
         "merge",
-        help="make FILE of its parts",
-        description="Makes FILE, which Perfetto (ui.perfetto.dev) opens, of the parts that the "
+        help="make FILE from its parts",
+        description="Makes FILE, which Perfetto (ui.perfetto.dev) opens, from the parts that the "
         "ranks of a job with PLAIT_TRACE=FILE have left; plait run does it by itself.",
     )
     merge.add_argument("file", metavar="FILE")
-    merge.add_argument("--keep", action="store_true", help="do not remove the parts")
+    merge.add_argument("--keep", action="store_true", help="keep the parts")
     merge.set_defaults(action=merge_command)
     return parser
 
@@ -262,7 +262,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(
             f"plait {arguments.command}: no process can be started: {error.strerror}; "
-            "there are as many as the user may have (ulimit -u, or a container's pids)",
+            "the limit on processes is reached (ulimit -u, or a container's pids)",
             file=sys.stderr,
         )
         return USAGE_CODE

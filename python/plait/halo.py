@@ -64,7 +64,7 @@ def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, ...], tuple[in
     try:
         checked = [(operator.index(lo), operator.index(hi)) for lo, hi in pairs]
     except (TypeError, ValueError):
-        text = f"{name}: width is {width!r}; expected integers, or pairs of them, one an axis"
+        text = f"{name}: width is {width!r}; expected integers, or pairs of them, one for each axis"
         raise TypeError(text) from None
     if any(min(pair) < 0 for pair in checked):
         raise ValueError(f"{name}: width {width} is negative")
@@ -74,7 +74,7 @@ def _widths(width: Any, ndim: int, name: str) -> tuple[tuple[int, ...], tuple[in
 def flags(values: Sequence[Any], name: str, argument: str) -> tuple[bool, ...]:
     """Checks that arguments are True or False; a word such as "no" would count as True."""
     if any(np.ndim(v) or np.asarray(v).dtype.kind not in "biu" for v in values):
-        raise TypeError(f"{name}: {argument} is {values!r}; expected True or False, one an axis")
+        raise TypeError(f"{name}: {argument} is {values!r}; expected True or False for each axis")
     return tuple(bool(v) for v in values)
 
 
@@ -100,7 +100,7 @@ def _cells(x: Any, width: tuple, place: _mesh.Place, name: str) -> tuple[int, ..
         if n < lo + hi or n == lo + hi > 0:  # ghosts of no cells would be zeros
             raise ValueError(
                 f"{name}: axis {i} has {n} cells on each device, none besides its ghosts {lo} + "
-                f"{hi}; x is the padded array"
+                f"{hi}; expected the padded array"
             )
         cells.append((n - lo - hi) * _split.parts(place.mesh, axes))
     return tuple(cells)

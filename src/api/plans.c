@@ -95,8 +95,8 @@ static plait_status_t set_waves(const plait_fft_problem_t *problem,
 
     PLAIT_CHECK(
         is_wave == (problem->waves != NULL), PLAIT_ERR_INVALID,
-        "fft: waves is %s, expected for kind PLAIT_FFT_REAL_TO_REAL, and for no "
-        "other one",
+        "fft: waves is %s; expected an array for kind PLAIT_FFT_REAL_TO_REAL and NULL "
+        "for every other kind",
         is_wave ? "NULL" : "given");
     params->n_waves = is_wave ? problem->n_axes : 0;
     for (int i = 0; i < params->n_waves; i++) {
@@ -109,7 +109,8 @@ static plait_status_t set_waves(const plait_fft_problem_t *problem,
                     wave->edge_in, wave->edge_out);
         PLAIT_CHECK(wave->edge_in == problem->waves[0].edge_in &&
                         wave->edge_out == problem->waves[0].edge_out,
-                    PLAIT_ERR_INVALID, "fft: wave %d has other edges than wave 0", i);
+                    PLAIT_ERR_INVALID,
+                    "fft: wave %d has other edges than wave 0, expected the same", i);
         params->waves[i] = wave->type + 4 * wave->is_sine;
     }
     if (params->n_waves > 0) {
@@ -137,12 +138,13 @@ plait_status_t plait_fft_plan(const plait_comm_t *comm,
     PLAIT_TRY(check_layout(comm, problem->from, "from"));
     PLAIT_TRY(check_layout(comm, problem->to, "to"));
     PLAIT_CHECK(problem->n_axes >= 0 && problem->n_axes <= problem->from->ndim,
-                PLAIT_ERR_INVALID, "fft: %d axes of %d", problem->n_axes,
-                problem->from->ndim);
+                PLAIT_ERR_INVALID, "fft: n_axes is %d, expected 0 to %d",
+                problem->n_axes, problem->from->ndim);
     PLAIT_CHECK(problem->axes != NULL || problem->n_axes == 0, PLAIT_ERR_INVALID,
                 "fft: axes is NULL");
     PLAIT_CHECK(problem->kind == PLAIT_FFT_COMPLEX || from_real || to_real || is_wave,
-                PLAIT_ERR_INVALID, "fft: kind %d is none", (int)problem->kind);
+                PLAIT_ERR_INVALID, "fft: kind is %d, expected a PLAIT_FFT_ constant",
+                (int)problem->kind);
     PLAIT_CHECK(problem->dtype == PLAIT_C64 || problem->dtype == PLAIT_C128,
                 PLAIT_ERR_INVALID, "fft: dtype is %s, expected complex64 or complex128",
                 plait_dtype_name(problem->dtype));
@@ -193,7 +195,8 @@ static plait_status_t halo_plan(const char *name, const plait_op_t *op, bool is_
                                                          : PLAIT_BOUNDARY_PERIODIC;
         PLAIT_CHECK(plait_add(whole.dims[a], params.before[a], &whole.dims[a]) &&
                         plait_add(whole.dims[a], params.after[a], &whole.dims[a]),
-                    PLAIT_ERR_OVERFLOW, "%s: widths %lld and %lld along axis %d", name,
+                    PLAIT_ERR_OVERFLOW,
+                    "%s: widths %lld and %lld along axis %d are too large", name,
                     (long long)params.before[a], (long long)params.after[a], a);
     }
     const plait_array_t *other = is_bare ? &bare.array : &whole.array;
@@ -320,8 +323,8 @@ plait_status_t plait_plan_start(const plait_plan_t *plan, plait_comm_t *comm,
     *request_p = (plait_request_t){0};
     PLAIT_TRY(check_execution(plan, comm, args, rets));
     PLAIT_CHECK(plan->device == NULL, PLAIT_ERR_UNSUPPORTED,
-                "%s: arrays on a device: what plait_plan_execute enqueues goes on by "
-                "itself, on a stream of its own where the communicator has one",
+                "%s: plait_plan_start takes no arrays on a device; plait_plan_execute "
+                "enqueues its work there and does not wait for it",
                 plan->title);
     PLAIT_TRY(plait_op_start(plan, comm, args, rets, &request_p->number));
 done:

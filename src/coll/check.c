@@ -153,8 +153,8 @@ plait_status_t plait_coll_check_reduce(const char *op, int64_t reduce,
     PLAIT_CHECK(reduce >= 0 && reduce < PLAIT_REDUCE_COUNT, PLAIT_ERR_INVALID,
                 "%s: op is %lld, known are 0 to %d", op, (long long)reduce,
                 PLAIT_REDUCE_COUNT - 1);
-    PLAIT_CHECK(plait_dtype_bytes(dtype) > 0, PLAIT_ERR_INVALID, "%s: %d is no dtype",
-                op, (int)dtype);
+    PLAIT_CHECK(plait_dtype_bytes(dtype) > 0, PLAIT_ERR_INVALID,
+                "%s: dtype is %d, which is no dtype", op, (int)dtype);
     PLAIT_CHECK(plait_reduce_is_defined((plait_reduce_t)reduce, dtype),
                 PLAIT_ERR_INVALID, "%s: %s is not defined for %s", op,
                 plait_reduce_name((plait_reduce_t)reduce), plait_dtype_name(dtype));

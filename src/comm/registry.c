@@ -135,10 +135,11 @@ static plait_status_t put(entry_t *entry, int64_t id)
     plait_status_t status = PLAIT_OK;
 
     (void)pthread_mutex_lock(&mutex);
-    PLAIT_CHECK(id < (int64_t)PAGE * N_PAGES, PLAIT_ERR_NO_MEMORY,
-                "more than %d communicators in the life of this process; keep some "
-                "instead of making them anew",
-                PAGE * N_PAGES - 1);
+    PLAIT_CHECK(
+        id < (int64_t)PAGE * N_PAGES, PLAIT_ERR_NO_MEMORY,
+        "this process has made more than %d communicators; reuse them instead of "
+        "making new ones",
+        PAGE * N_PAGES - 1);
     _Atomic(entry_t *) *page =
         atomic_load_explicit(&pages[id / PAGE], memory_order_relaxed);
     if (page == NULL) {
@@ -312,10 +313,11 @@ plait_status_t plait_registry_add_devices(int n, const plait_device_rank_t list[
     int n_groups = 0;
 
     PLAIT_CHECK(n >= 1, PLAIT_ERR_INVALID, "a communicator over %d devices", n);
-    PLAIT_CHECK(*id_p == 0 || plait_number_claim(id), PLAIT_ERR_COMM,
-                "communicator #%lld was made meanwhile: those over devices of several "
-                "processes are made by one thread at a time",
-                (long long)id);
+    PLAIT_CHECK(
+        *id_p == 0 || plait_number_claim(id), PLAIT_ERR_COMM,
+        "another thread has made communicator #%lld meanwhile: make communicators "
+        "over devices of several processes in one thread at a time",
+        (long long)id);
     entry = entry_create(n, label);
     PLAIT_CHECK(entry != NULL, PLAIT_ERR_NO_MEMORY, "no memory for a communicator");
     PLAIT_TRY(group_create(n, &group));

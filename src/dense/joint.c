@@ -57,10 +57,11 @@ plait_status_t plait_joint_ask(const plait_problem_t *problem, const plait_dealt
     const plait_device_joint_t *table = problem->caps.device->table->joint;
     char why[256];
 
-    PLAIT_CHECK(problem->caps.devices != NULL, PLAIT_ERR_UNSUPPORTED,
-                "the ranks' devices are not all this process's, or more than %d, and "
-                "those of several do not work as one",
-                PLAIT_MAX_JOINT);
+    PLAIT_CHECK(
+        problem->caps.devices != NULL, PLAIT_ERR_UNSUPPORTED,
+        "the ranks' devices belong to several processes, which do not work as one, "
+        "or are more than %d",
+        PLAIT_MAX_JOINT);
     PLAIT_CHECK(table != NULL, PLAIT_ERR_UNSUPPORTED, "%s devices do not work as one",
                 problem->caps.device->table->name);
     PLAIT_CHECK(problem->n_ranks <= PLAIT_MAX_JOINT, PLAIT_ERR_UNSUPPORTED,

@@ -142,7 +142,7 @@ static plait_status_t nvshmem_look(const plait_device_t *device,
     if (slot->job.n_pes == 0) {
         int state = call->nvshmemx_init_status();
         PLAIT_CHECK(state != WITHOUT_DEVICE && state != LIMITED_MPG,
-                    PLAIT_ERR_UNSUPPORTED, "NVSHMEM was started by somebody else, %s",
+                    PLAIT_ERR_UNSUPPORTED, "NVSHMEM was started before plait, %s",
                     (state == LIMITED_MPG) ? "with several processes on one GPU"
                                            : "without a device");
         slot->job.pe = (state != NOT_STARTED) ? call->nvshmem_my_pe() : 0;

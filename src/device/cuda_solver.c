@@ -157,13 +157,13 @@ static plait_status_t say_limit(const plait_cuda_state_t *state,
     for (int i = 0; i < 3; i++) {
         (void)state->cuda->cusolverGetProperty(i, &version[i]);
     }
-    return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                      "CUDA device %d: cuSOLVER %d.%d.%d: syevd: no %lld x %lld matrix "
-                      "of %s: the routine has such a limit, of about 25000 before "
-                      "CUDA 13; invalid value (%d)",
-                      state->device.ordinal, version[0], version[1], version[2],
-                      (long long)t->n, (long long)t->n, plait_dtype_name(t->dtype),
-                      INVALID_VALUE);
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "CUDA device %d: cuSOLVER %d.%d.%d: syevd refuses a %lld x %lld matrix "
+        "of %s: before CUDA 13 it takes about 25000 rows at most; invalid "
+        "value (%d)",
+        state->device.ordinal, version[0], version[1], version[2], (long long)t->n,
+        (long long)t->n, plait_dtype_name(t->dtype), INVALID_VALUE);
 }
 
 static plait_status_t ask(const plait_cuda_state_t *state, const plait_device_tile_t *t,

@@ -52,10 +52,9 @@ plait_status_t plait_device_find(int ordinal, plait_device_t **device_p)
     plait_status_t status = PLAIT_OK;
     plait_device_find_fn_t find = finder_now();
 
-    PLAIT_CHECK(
-        find != NULL, PLAIT_ERR_UNSUPPORTED,
-        "nothing drives device %d: CUDA devices were not asked for (PLAIT_CUDA=1)",
-        ordinal);
+    PLAIT_CHECK(find != NULL, PLAIT_ERR_UNSUPPORTED,
+                "device %d cannot be used: set PLAIT_CUDA=1 to use CUDA devices",
+                ordinal);
     PLAIT_TRY(find(ordinal, device_p));
 done:
     return status;

@@ -47,15 +47,16 @@ static plait_status_t check_wave(const plait_fft_t *f, const plait_problem_t *pr
     }
     PLAIT_CHECK(
         is_real(from) && from == to, PLAIT_ERR_INVALID,
-        "fft: operand is %s, result is %s, by cosines or sines expected float32 "
+        "fft: operand is %s, result is %s; for cosines or sines expected float32 "
         "or float64 for both",
         plait_dtype_name(from), plait_dtype_name(to));
     PLAIT_CHECK(isfinite(p->edge_in) && isfinite(p->edge_out), PLAIT_ERR_INVALID,
                 "fft: edges are %g and %g, expected finite numbers", p->edge_in,
                 p->edge_out);
-    PLAIT_CHECK(problem->caps.device == NULL, PLAIT_ERR_UNSUPPORTED,
-                "fft: by cosines or sines of arrays in a device's memory: the device's "
-                "library has none; use Fourier transforms");
+    PLAIT_CHECK(
+        problem->caps.device == NULL, PLAIT_ERR_UNSUPPORTED,
+        "fft: there are no transforms by cosines or sines of arrays in a device's "
+        "memory; use Fourier transforms");
 done:
     return status;
 }
@@ -99,11 +100,11 @@ static plait_status_t check_shapes(const plait_fft_t *f)
             to = to / 2 + 1;
         }
         PLAIT_CHECK(from == to, PLAIT_ERR_INVALID,
-                    "fft: length %lld along axis %d of the operand does not go with "
-                    "%lld of the result%s",
+                    "fft: length %lld along axis %d of the operand does not match "
+                    "length %lld of the result%s",
                     (long long)f->from.shape[a], a, (long long)f->to.shape[a],
                     (a == half && (f->is_from_real || f->is_to_real))
-                        ? ", it is n real numbers and n / 2 + 1 complex ones"
+                        ? "; expected n real numbers and n / 2 + 1 complex ones"
                         : "");
     }
     PLAIT_CHECK(f->to.shape[half] > 0, PLAIT_ERR_INVALID, "fft: axis %d has length 0",
@@ -127,8 +128,8 @@ static plait_status_t check(const plait_fft_t *f, const plait_problem_t *problem
     PLAIT_CHECK(p->n_axes >= 1, PLAIT_ERR_INVALID, "fft: no axes to transform");
     for (int64_t i = 0; i < p->n_axes; i++) {
         PLAIT_CHECK(p->axes[i] >= 0 && p->axes[i] < f->from.ndim, PLAIT_ERR_INVALID,
-                    "fft: axis %lld of an array with %d axes", (long long)p->axes[i],
-                    f->from.ndim);
+                    "fft: axis is %lld, but the array has %d axes",
+                    (long long)p->axes[i], f->from.ndim);
         PLAIT_CHECK((seen & (1U << p->axes[i])) == 0, PLAIT_ERR_INVALID,
                     "fft: axis %lld is named twice", (long long)p->axes[i]);
         PLAIT_CHECK(f->from.shape[p->axes[i]] > 0, PLAIT_ERR_INVALID,

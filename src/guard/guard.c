@@ -76,7 +76,7 @@ int64_t plait_guard_limit_ns(void)
         bool is_number = !is_given || (end != text && *end == '\0' && seconds >= 0);
         if (!is_number) {
             plait_log(PLAIT_LOG_WARN,
-                      "PLAIT_TIMEOUT is '%.40s', expected seconds: 60 are taken", text);
+                      "PLAIT_TIMEOUT is '%.40s': expected seconds, 60 are taken", text);
         }
         seconds = (is_number && seconds > MOST_S) ? MOST_S : seconds;
         now = (int64_t)((is_number ? seconds : 60.0) * 1e9);
@@ -435,11 +435,12 @@ static void tell_run_out(char *reason, size_t n_bytes, const plait_wait_t *wait,
 
     if (wait->is_begun) {
         (void)snprintf(reason, n_bytes,
-                       "%s: all ranks have begun it, and it is not done after %.1f s "
+                       "%s: all ranks have begun it, but it has not ended after %.1f s "
                        "(%d * PLAIT_TIMEOUT)",
                        wait->what, waited_s, PATIENCE);
     } else {
-        (void)snprintf(reason, n_bytes, "%s: nobody came for %.1f s (PLAIT_TIMEOUT)%s",
+        (void)snprintf(reason, n_bytes,
+                       "%s: no other rank came for %.1f s (PLAIT_TIMEOUT)%s",
                        wait->what, waited_s, hint);
     }
 }
@@ -448,9 +449,9 @@ static void tell_run_out(char *reason, size_t n_bytes, const plait_wait_t *wait,
 static const char *hint_of_gradients(void)
 {
     return (plait_site_here() != 0)
-               ? " (in a gradient: one of them may have dropped an adjoint, see "
-                 "plait.depend; a recv wants a template, or a token, that is "
-                 "differentiated)"
+               ? " (in a gradient: a rank may have dropped an adjoint, see "
+                 "plait.depend; "
+                 "give a recv a template, or a token, that is differentiated)"
                : "";
 }
 
@@ -486,7 +487,7 @@ static plait_status_t fail_alone(const plait_observed_t *op)
 {
     return plait_fail(
         PLAIT_ERR_MISMATCH,
-        "deadlock, rank %d waits for itself, and no other rank can end that",
+        "deadlock, rank %d waits for itself, and no other rank can end this wait",
         op->comm->end.rank);
 }
 
@@ -577,11 +578,12 @@ static plait_status_t look_at_clock(const plait_wait_t *wait, int64_t now)
     if (is_over) {
         plait_wait_set_late();
     }
-    PLAIT_CHECK(!is_over, PLAIT_ERR_TIMEOUT,
-                "%s: nobody came for %.1f s (%d * PLAIT_TIMEOUT); the first use of a "
-                "communicator needs all of its ranks, also if it is a message: call "
-                "plait.Comm(comm), in C plait_comm_mpi, on each of them before",
-                wait->what, (double)(now - wait->start_ns) * 1e-9, PATIENCE);
+    PLAIT_CHECK(
+        !is_over, PLAIT_ERR_TIMEOUT,
+        "%s: no other rank came for %.1f s (%d * PLAIT_TIMEOUT); the first use of a "
+        "communicator needs all of its ranks, even if it is a message: first call "
+        "plait.Comm(comm), in C plait_comm_mpi, on each of them",
+        wait->what, (double)(now - wait->start_ns) * 1e-9, PATIENCE);
 done:
     return status;
 }

@@ -114,7 +114,7 @@ static void say_wait(const plait_sight_t *sight, char *text, size_t n_bytes)
     if (e->waits_for >= 0) {
         (void)snprintf(whom, sizeof(whom), "rank %d", (int)e->waits_for);
     }
-    (void)snprintf(text, n_bytes, "#%d %s, waits for %s since %.1f s", (int)e->comm,
+    (void)snprintf(text, n_bytes, "#%d %s, has waited for %s for %.1f s", (int)e->comm,
                    call, whom, seconds_since(e->since_ns));
 }
 
@@ -124,13 +124,15 @@ static void say_running(const plait_sight_t *sight, char *text, size_t n_bytes)
 
     plait_process_entry(sight->process, &sight->last, call, (int)sizeof(call));
     if (sight->making_size > 0) {
-        (void)snprintf(text, n_bytes, "makes a communicator of %d ranks since %.1f s",
+        (void)snprintf(text, n_bytes,
+                       "has been making a communicator of %d ranks for %.1f s",
                        sight->making_size, seconds_since(sight->making_ns));
     } else if (sight->last.number == 0) {
         (void)snprintf(text, n_bytes, "has begun no operation");
     } else if (is_under_way(&sight->last)) {
-        (void)snprintf(text, n_bytes, "in #%d %s since %.1f s", (int)sight->last.comm,
-                       call, seconds_since(sight->last.start_ns));
+        (void)snprintf(text, n_bytes, "has been in #%d %s for %.1f s",
+                       (int)sight->last.comm, call,
+                       seconds_since(sight->last.start_ns));
     } else {
         (void)snprintf(
             text, n_bytes, "in no operation; its last, %.1f s ago, was #%d %s",

@@ -278,9 +278,10 @@ static plait_status_t check_params(const char *name, const halo_t *h, int n_rank
                 plait_layout_n_ranks(&h->layout), n_ranks);
     PLAIT_CHECK(p->n_before == ndim && p->n_after == ndim && p->n_boundary == ndim,
                 PLAIT_ERR_INVALID,
-                "%s: %lld and %lld widths and %lld boundaries for %d axes", name,
-                (long long)p->n_before, (long long)p->n_after, (long long)p->n_boundary,
-                ndim);
+                "%s: got %lld and %lld widths and %lld boundaries, expected one for "
+                "each of %d axes",
+                name, (long long)p->n_before, (long long)p->n_after,
+                (long long)p->n_boundary, ndim);
     PLAIT_CHECK(p->bare == 0 || p->bare == 1, PLAIT_ERR_INVALID,
                 "%s: bare is %lld, expected 0 or 1", name, (long long)p->bare);
     for (int a = 0; a < ndim; a++) {

@@ -188,7 +188,9 @@ plait_status_t plait_blas_fill(const char *name, void *pointer)
     PLAIT_CHECK(name != NULL && pointer != NULL, PLAIT_ERR_INVALID, "blas: %s is NULL",
                 (name == NULL) ? "the name" : name);
     PLAIT_CHECK(!plait_blas_is_complete(), PLAIT_ERR_INVALID,
-                "blas: %s comes too late, the table is in use", name);
+                "blas: %s comes too late, plait uses its BLAS already: fill in all "
+                "functions before the first operation",
+                name);
     while (i < N_POINTERS && strcmp(name, names[i]) != 0) {
         i++;
     }
@@ -291,7 +293,7 @@ plait_status_t plait_blas_load(const char *path)
 
     pthread_mutex_lock(&table_lock);
     PLAIT_CHECK(path != NULL && path[0] != '\0', PLAIT_ERR_INVALID,
-                "blas: no path of a library");
+                "blas: the path of the library is NULL or empty");
     PLAIT_TRY(load(path));
 done:
     if (status != PLAIT_OK) {

@@ -83,8 +83,10 @@ static plait_status_t check_axis(const plait_layout_t *layout, int axis,
                 (long long)layout->shape[axis]);
     PLAIT_CHECK(is_whole ? a->n_grid == 0
                          : (a->n_grid >= 1 && a->n_grid <= PLAIT_MAX_GRID),
-                PLAIT_ERR_INVALID, "layout: axis %d is split over %d grid axes", axis,
-                a->n_grid);
+                PLAIT_ERR_INVALID,
+                "layout: axis %d is split over %d grid axes, which its split rule does "
+                "not take",
+                axis, a->n_grid);
     PLAIT_CHECK(a->split != PLAIT_SPLIT_CYCLIC || a->block >= 1, PLAIT_ERR_INVALID,
                 "layout: axis %d has block %lld, expected 1 or more", axis,
                 (long long)a->block);
@@ -120,11 +122,13 @@ static plait_status_t check_stored(const plait_layout_t *layout)
         PLAIT_CHECK(block == 0 || block >= layout->shape[a] / n_parts +
                                                (layout->shape[a] % n_parts != 0),
                     PLAIT_ERR_INVALID,
-                    "layout: %lld for each of %lld ranks along axis %d of %lld",
+                    "layout: %lld for each of %lld ranks along axis %d do not hold its "
+                    "extent, %lld",
                     (long long)block, (long long)n_parts, a,
                     (long long)layout->shape[a]);
         PLAIT_CHECK(stored == 0 || stored >= local[a], PLAIT_ERR_INVALID,
-                    "layout: %lld are stored along axis %d, rank 0 owns %lld",
+                    "layout: %lld are stored along axis %d, but rank 0 owns %lld; "
+                    "expected 0 or at least as many",
                     (long long)stored, a, (long long)local[a]);
         PLAIT_CHECK(plait_mul(n_elements, plait_max(plait_max(stored, local[a]), 1),
                               &n_elements) &&

@@ -304,10 +304,11 @@ plait_status_t plait_exec_check(const plait_plan_t *plan, const plait_endpoint_t
                 PLAIT_ERR_INVALID,
                 "%s: the plan is for rank %d of %d, the communicator is rank %d of %d",
                 plan->title, plan->rank, plan->n_ranks, end->rank, end->size);
-    PLAIT_CHECK(suits(plan, end), PLAIT_ERR_INVALID,
-                "%s: the plan is for a communicator whose ranks reach each other in "
-                "another way than by %s, as here: make it for this one",
-                plan->title, end->transport->name);
+    PLAIT_CHECK(
+        suits(plan, end), PLAIT_ERR_INVALID,
+        "%s: the plan is for a communicator whose ranks reach each other in another "
+        "way; here they do so by %s: make a plan for this communicator",
+        plan->title, end->transport->name);
 done:
     return status;
 }

@@ -206,7 +206,7 @@ static plait_status_t open_kept(plait_comm_t *comm, plait_kept_t **kept_p)
     plait_kept_t *kept = plait_kept_of(comm);
 
     PLAIT_CHECK(!atomic_load_explicit(&is_closed, memory_order_relaxed), PLAIT_ERR_COMM,
-                "the process is leaving, no communication is possible any more");
+                "the process is ending, and plait cannot communicate any more");
     PLAIT_TRY(plait_comm_usable(comm));
     PLAIT_CHECK(kept != NULL, PLAIT_ERR_NO_MEMORY, "no memory for plans");
     *kept_p = kept;

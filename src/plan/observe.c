@@ -187,8 +187,8 @@ static plait_status_t enter(plait_comm_t *comm, const plait_plan_t *plan)
         PLAIT_ERR_COMM,
         "%s begins while another collective on this communicator is under way: "
         "order them (in JAX: in one chain of tokens), or give each thread or chain "
-        "a communicator of its own (in Python: of an mpi4py communicator there is one; "
-        "another one is plait.Comm(comm.Dup()))",
+        "a communicator of its own (in Python: plait.Comm(comm.Dup()), since "
+        "plait.Comm(comm) is always the same one)",
         plan->title);
 done:
     return status;

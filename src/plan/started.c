@@ -473,9 +473,10 @@ static plait_status_t wait_for(int64_t id, plait_started_t **started_p)
         make_unknown(started);
     }
     (void)pthread_mutex_unlock(&mutex);
-    PLAIT_CHECK(started != NULL, PLAIT_ERR_INVALID,
-                "wait: no operation with number %lld was started, or it was waited for",
-                (long long)id);
+    PLAIT_CHECK(
+        started != NULL, PLAIT_ERR_INVALID,
+        "wait: no operation with number %lld was started, or it was waited for already",
+        (long long)id);
     *started_p = started;
 done:
     return status;

@@ -330,7 +330,8 @@ static plait_status_t ways_of(plait_device_run_t *run, ways_t **ways_p)
     if (ways->device != run->device) { /* the others go on, with messages, too */
         (void)plait_device_failed(
             run, plait_fail(PLAIT_ERR_INVALID,
-                            "an array on device %d, but those before were on device %d",
+                            "an array is on device %d, but earlier arrays were on "
+                            "device %d; a communicator has one device",
                             run->device->ordinal, ways->device->ordinal));
     }
     *ways_p = ways;

@@ -184,9 +184,10 @@ plait_status_t plait_gpu_aware_key(int ordinal, int distance, char *key, int n_k
     write_key(device, (plait_aware_distance_t)distance, text);
     PLAIT_CHECK((int)strlen(text) < n_key, PLAIT_ERR_INVALID, "%d bytes for a key",
                 n_key);
-    PLAIT_CHECK(name_file(text, file, (size_t)n_file), PLAIT_ERR_INVALID,
-                "no folder to remember a proof in: neither XDG_CACHE_HOME nor HOME is "
-                "set, or it is too long");
+    PLAIT_CHECK(
+        name_file(text, file, (size_t)n_file), PLAIT_ERR_INVALID,
+        "no folder for the proof: XDG_CACHE_HOME and HOME are not set, or the path "
+        "is too long; set XDG_CACHE_HOME");
     memcpy(key, text, strlen(text) + 1);
 done:
     return status;
@@ -220,9 +221,10 @@ static plait_status_t find_proof(const plait_device_t *device,
     }
     bool is_no = is_known && strcmp(answer, "no") == 0;
     PLAIT_CHECK(!is_no, PLAIT_ERR_UNSUPPORTED, "disproved by plait doctor: %s", why);
-    PLAIT_CHECK(is_known && strcmp(answer, "yes") == 0, PLAIT_ERR_UNSUPPORTED,
-                "not proved for ranks of %s under these settings: plait doctor does",
-                (distance == PLAIT_AWARE_NEAR) ? "one node" : "two nodes");
+    PLAIT_CHECK(
+        is_known && strcmp(answer, "yes") == 0, PLAIT_ERR_UNSUPPORTED,
+        "not proved for ranks of %s under these settings: run plait doctor to prove it",
+        (distance == PLAIT_AWARE_NEAR) ? "one node" : "two nodes");
 done:
     return status;
 }

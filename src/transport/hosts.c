@@ -139,10 +139,11 @@ done:
 /* A mesh numbers its devices, while messages by tag are between the ranks of programs. */
 static plait_status_t refuse_matched(const plait_session_t *session)
 {
-    return plait_fail(PLAIT_ERR_UNSUPPORTED,
-                      "rank %d: a matched transfer between devices of several "
-                      "processes; expected a collective, such as permute",
-                      session->end->rank);
+    return plait_fail(
+        PLAIT_ERR_UNSUPPORTED,
+        "rank %d: send and recv are not possible between devices of several "
+        "processes; use a collective, such as permute",
+        session->end->rank);
 }
 
 static plait_status_t hosts_sendrecv(plait_session_t *session, const plait_half_t *send,

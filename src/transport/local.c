@@ -191,7 +191,7 @@ static plait_status_t fail_late(meeting_t *meeting, int rank)
 
     return (word == 0)
                ? plait_fail(PLAIT_ERR_PEER,
-                            "rank %d comes too late: another one has given up waiting",
+                            "rank %d comes too late: another rank has given up waiting",
                             rank)
                : plait_fail((plait_status_t)(word >> 24),
                             "rank %d comes too late: rank %d has given up waiting",

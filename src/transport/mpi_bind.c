@@ -154,8 +154,8 @@ static plait_status_t find_mapped(found_t *found_p)
                 "process, and the program itself has no MPI_Init_thread");
     PLAIT_CHECK(
         (n_found == 1) || (n_live == 1), PLAIT_ERR_UNSUPPORTED,
-        "two MPI libraries are loaded, %s and %s, and %s is initialised: one process "
-        "can use one",
+        "two MPI libraries are loaded, %s and %s, and %s is initialised; a process can "
+        "use only one of them",
         found[0].path, found[1].path, (n_live == 0) ? "neither" : "each");
     *found_p = found[chosen];
     found[chosen].library = NULL; /* moved */
@@ -196,17 +196,18 @@ static plait_status_t check_state(const plait_mpi_backend_t *mpi, const char *pa
 
     PLAIT_CHECK(mpi->state(&is_up, &is_over) == 0, PLAIT_ERR_UNSUPPORTED,
                 "%s: MPI_Initialized failed", path);
-    PLAIT_CHECK(is_up, PLAIT_ERR_UNSUPPORTED,
-                "MPI (%s) is not initialised: call MPI_Init_thread, in Python import "
-                "mpi4py.MPI, before",
-                path);
+    PLAIT_CHECK(
+        is_up, PLAIT_ERR_UNSUPPORTED,
+        "MPI (%s) is not initialised: first call MPI_Init_thread, or in Python import "
+        "mpi4py.MPI",
+        path);
     PLAIT_CHECK(!is_over, PLAIT_ERR_UNSUPPORTED, "MPI (%s) is already finalised", path);
     PLAIT_CHECK(mpi->thread_level(level_p) == 0, PLAIT_ERR_UNSUPPORTED,
                 "%s: MPI_Query_thread failed", path);
     PLAIT_CHECK(
         *level_p >= PLAIT_MPI_SERIALIZED, PLAIT_ERR_UNSUPPORTED,
         "MPI was initialised with thread level %s; plait needs SERIALIZED or MULTIPLE: "
-        "ask for it in MPI_Init_thread, in Python by mpi4py.rc.thread_level = "
+        "ask MPI_Init_thread for it, or in Python set mpi4py.rc.thread_level = "
         "'multiple' before mpi4py.MPI is imported",
         level_names[*level_p]);
     if (*level_p == PLAIT_MPI_SERIALIZED) {

@@ -195,7 +195,8 @@ plait_status_t plait_mpi_usable(const char *what)
     int now = atomic_load(&state);
 
     PLAIT_CHECK(now != UNBOUND, PLAIT_ERR_COMM, "%s: no MPI is bound", what);
-    PLAIT_CHECK(now != OVER, PLAIT_ERR_COMM, "%s: MPI is finalised, or being it", what);
+    PLAIT_CHECK(now != OVER, PLAIT_ERR_COMM,
+                "%s: MPI is finalised, or is being finalised", what);
     PLAIT_CHECK(now != CHILD, PLAIT_ERR_COMM,
                 "%s: process %d was forked from MPI process %d and cannot use its "
                 "communicators",
@@ -298,9 +299,9 @@ static plait_status_t check_length(const plait_mpi_link_t *link, const char *wha
                                    plait_status_t status,
                                    const plait_mpi_envelope_t *came, int64_t expected)
 {
-    static const char why[] =
-        "the ranks call different operations, or of other sizes, which have all run "
-        "before; PLAIT_CHECK=full compares each call";
+    static const char why[] = "the ranks call operations that differ, or that differ "
+                              "in size, and have all run "
+                              "before; set PLAIT_CHECK=full to compare each call";
 
     if (status == PLAIT_ERR_MISMATCH) {
         status = plait_fail(status, "rank %d %s: more than %lld bytes came: %s",
@@ -390,8 +391,8 @@ void plait_mpi_give_up(plait_mpi_link_t *link, const char *what, int64_t n_recei
         atomic_store(&keeps_memory, true);
         plait_log(
             PLAIT_LOG_ERROR,
-            "rank %d %s: gave up with %lld requests active, %lld of them receives, "
-            "their buffers may still be read or written",
+            "rank %d %s: gave up with %lld requests active, %lld of them receives; MPI "
+            "may still read or write their buffers",
             link->rank, what, (long long)(n - i),
             (long long)((n_receives > i) ? n_receives - i : 0));
     }
@@ -443,9 +444,8 @@ plait_status_t plait_mpi_check_user(uint64_t comm, int rank)
         plait_mpi_started()->attribute_has(comm, given_up_keyval, &is_given_up)));
     PLAIT_CHECK(
         !is_given_up, PLAIT_ERR_COMM,
-        "rank %d has given up this communicator: others were not there when it was "
-        "first used; make another one on all ranks, of comm.Dup(), or start the job "
-        "again",
+        "rank %d has given up this communicator: other ranks were missing when it was "
+        "first used; make a new one of comm.Dup() on all ranks, or restart the job",
         rank);
 done:
     return status;

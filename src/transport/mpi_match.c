@@ -212,7 +212,7 @@ static plait_status_t answer(plait_mpi_transfer_t *t)
     PLAIT_CHECK((t->from.n_bytes >= (int64_t)sizeof(*header)) &&
                     (header->magic == PLAIT_MPI_MAGIC),
                 PLAIT_ERR_INTERNAL,
-                "rank %d recv from %d: a message that is not plait's", rank,
+                "rank %d recv from %d: got a message that plait has not sent", rank,
                 t->from.source);
     *out = (plait_mpi_answer_t){.magic = PLAIT_MPI_MAGIC,
                                 .number = header->number,
@@ -468,7 +468,7 @@ plait_status_t plait_mpi_check_half(const plait_mpi_link_t *link,
 
     PLAIT_CHECK((is_recv && (half->peer == PLAIT_ANY)) ||
                     ((half->peer >= 0) && (half->peer < link->size)),
-                PLAIT_ERR_INVALID, "rank %d %s: there is no rank %d among %d",
+                PLAIT_ERR_INVALID, "rank %d %s: there is no rank %d among the %d ranks",
                 link->rank, name, half->peer, link->size);
     PLAIT_CHECK((is_recv && (half->tag == PLAIT_ANY)) ||
                     ((half->tag >= 0) && (half->tag <= link->max_tag)),

@@ -261,8 +261,9 @@ static bool all_readable(plait_mpi_link_t *link)
                            card->unreadable,
                            (card->error > 0)
                                ? strerror(card->error)
-                               : "another process has its number (containers "
-                                 "without a common process namespace)");
+                               : "another process has its process number here "
+                                 "(the ranks are in containers without a common "
+                                 "process namespace)");
             return false;
         }
     }

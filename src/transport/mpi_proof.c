@@ -118,10 +118,10 @@ static plait_status_t try_large(plait_mpi_link_t *link, int32_t answers[], int n
     PLAIT_TRY(ask(link, answers, !is_right, &who));
     PLAIT_CHECK(
         who == PLAIT_ANY, PLAIT_ERR_TRANSPORT,
-        "MPI does not carry an allreduce of %lld bytes, on rank %d it fails or is "
-        "wrong: processes %s read each other's memory here%s%s, and MPI does not "
-        "see that. Give them the permission, or have MPI do without before it "
-        "starts: MPICH by MPIR_CVAR_CH4_CMA_ENABLE=0 in the environment (`plait run` "
+        "MPI cannot carry an allreduce of %lld bytes: on rank %d it fails or is wrong. "
+        "Processes %s read each other's memory here%s%s, and MPI does not see that. "
+        "Give them the permission, or have MPI do without it: for MPICH, set "
+        "MPIR_CVAR_CH4_CMA_ENABLE=0 in the environment before it starts (`plait run` "
         "sets it only where its own processes may not)",
         (long long)n * (long long)sizeof(double), who,
         (error > 0) ? "may not" : "perhaps may not", (error > 0) ? ": " : "",

@@ -81,11 +81,11 @@ plait_status_t plait_mpi_number_take(plait_mpi_link_t *link, uint32_t *number_p)
         is_taken = (atomic_fetch_or(word_of(link, number), bit) & bit) == 0;
         *number_p = number;
     }
-    PLAIT_CHECK(
-        is_taken, PLAIT_ERR_COMM,
-        "rank %d send: %d messages of this communicator have not ended, most of "
-        "them given up: it takes no more",
-        link->rank, PLAIT_MPI_N_NUMBERS);
+    PLAIT_CHECK(is_taken, PLAIT_ERR_COMM,
+                "rank %d send: %d messages of this communicator have not ended, and it "
+                "takes no "
+                "more; most were given up, make a new communicator",
+                link->rank, PLAIT_MPI_N_NUMBERS);
 done:
     return status;
 }

@@ -102,7 +102,7 @@ plait_status_t plait_part_take(plait_nvshmem_job_t *job, int64_t least,
     plait_part_t part = longest(job);
     PLAIT_CHECK(entry != NULL && part.n_bytes >= least, PLAIT_ERR_UNSUPPORTED,
                 "NVSHMEM's pool has %lld of %lld bytes left in one piece, %lld are "
-                "needed: PLAIT_NVSHMEM_BYTES",
+                "needed: set PLAIT_NVSHMEM_BYTES to more",
                 (long long)part.n_bytes, (long long)job->pool_bytes, (long long)least);
     const int64_t half = part.n_bytes / 2 / PLAIT_PART_GRAIN * PLAIT_PART_GRAIN;
     part.n_bytes = (half > least) ? half : least;

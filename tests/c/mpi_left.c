@@ -207,7 +207,7 @@ static void check_library(uint64_t world, int rank)
     CHECK(library_work(comm, true, 2.0) == PLAIT_OK, "rank %d: %s", rank,
           plait_error_text());
     CHECK(library_work(comm, false, 2.0) == PLAIT_ERR_TIMEOUT &&
-              strstr(plait_error_text(), "a library: nobody came for 1") != NULL,
+              strstr(plait_error_text(), "a library: no other rank came for 1") != NULL,
           "rank %d: %s", rank, plait_error_text());
     plait_comm_destroy(&comm);
     (void)setenv("PLAIT_SHARED", "off", 1);

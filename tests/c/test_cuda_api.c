@@ -332,7 +332,8 @@ static void check_plan(const rank_t *r, int i)
                   "for arrays in host memory, those of the communicator are on device");
     check_refused(plait_plan_start(there, r->on_device, (const void *[]){x_there},
                                    (void *[]){y_there}, &request),
-                  PLAIT_ERR_UNSUPPORTED, "goes on by itself");
+                  PLAIT_ERR_UNSUPPORTED,
+                  "plait_plan_start takes no arrays on a device");
     check_refused(
         plait_plan_execute(there, r->on_host, (const void *[]){x}, (void *[]){y}),
         PLAIT_ERR_INVALID, "those of the communicator are in host memory");

@@ -88,9 +88,7 @@ static void check_alone(void)
     plait_device_set_finder(NULL);
     CHECK(!plait_device_is_there() && plait_ffi_cuda_allreduce(&c.frame) != NULL &&
               code == PLAIT_FFI_CODE_UNIMPLEMENTED &&
-              strstr(message,
-                     "nothing drives device 0: CUDA devices were not asked for") !=
-                  NULL,
+              strstr(message, "device 0 cannot be used: set PLAIT_CUDA=1") != NULL,
           "%s", message);
     plait_device_set_finder(find);
     c.frame.attrs.size = 1;

@@ -269,7 +269,7 @@ static void check_chosen(plait_comm_t *comm, void *unused)
     }
     comm->end.caps.devices = NULL;
     check_refused(plait_potrf_plan(comm, &problems[0], &plan), PLAIT_ERR_UNSUPPORTED,
-                  "dense_backend is cuSolverMg: the ranks' devices are not all");
+                  "dense_backend is cuSolverMg: the ranks' devices belong to several");
     comm->end.caps.devices = devices;
 }
 

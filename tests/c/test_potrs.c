@@ -393,8 +393,9 @@ static void check_chosen(plait_comm_t *comm, void *unused)
     }
     comm->end.caps.devices = NULL;
     for (int i = 0; i < 2; i++) {
-        check_refused(plan_of(comm, &cases[i], &plan), PLAIT_ERR_UNSUPPORTED,
-                      "dense_backend is cuSolverMg: the ranks' devices are not all");
+        check_refused(
+            plan_of(comm, &cases[i], &plan), PLAIT_ERR_UNSUPPORTED,
+            "dense_backend is cuSolverMg: the ranks' devices belong to several");
     }
     comm->end.caps.devices = devices;
 }

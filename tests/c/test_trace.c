@@ -462,7 +462,7 @@ static bool is_said(const plait_peer_t *self, const char *what)
 /* What other ranks say of a rank that waits for the ranks with which it makes a communicator. */
 static void check_making(void)
 {
-    static const char making[] = "makes a communicator of 7 ranks since 0.";
+    static const char making[] = "has been making a communicator of 7 ranks for 0.";
     const plait_peer_t self = {.process = plait_process_card()};
 
     plait_trace_make(3);

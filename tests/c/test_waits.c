@@ -11,18 +11,20 @@ static void begun_rank(plait_comm_t *comm, void *context)
     (void)context;
     CHECK(library_work(comm, true, 0.6) == PLAIT_OK, "twice the limit: %s",
           plait_error_text());
-    CHECK(library_work(comm, true, 20.0) == PLAIT_ERR_TIMEOUT &&
-              strstr(plait_error_text(),
-                     "a library: all ranks have begun it, and it is not done after") !=
-                  NULL,
-          "%s", plait_error_text());
+    CHECK(
+        library_work(comm, true, 20.0) == PLAIT_ERR_TIMEOUT &&
+            strstr(plait_error_text(),
+                   "a library: all ranks have begun it, but it has not ended after") !=
+                NULL,
+        "%s", plait_error_text());
 }
 
 static void missed_rank(plait_comm_t *comm, void *context)
 {
     (void)context;
     CHECK(library_work(comm, false, 20.0) == PLAIT_ERR_TIMEOUT &&
-              strstr(plait_error_text(), "a library: nobody came for 0.") != NULL,
+              strstr(plait_error_text(), "a library: no other rank came for 0.") !=
+                  NULL,
           "%s", plait_error_text());
 }
 

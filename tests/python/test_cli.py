@@ -197,7 +197,7 @@ def test_a_rank_that_ends_before_mpi_init_ends_the_job(end, tmp_path):
     [
         ("exit 0", 0, "all ranks have ended, but the launcher goes on"),
         ("exit 4", 4, "all ranks have ended, but the launcher goes on"),
-        ("test $PMI_RANK = 0 && exec sleep 200; exit 3", 3, "rank 1 has ended badly, but"),
+        ("test $PMI_RANK = 0 && exec sleep 200; exit 3", 3, "rank 1 has failed, but"),
         ("test $PMI_RANK = 0 && exec sleep 200; kill -9 $$", 137, "rank 1 was killed by SIGKILL"),
     ],
 )
@@ -446,7 +446,7 @@ def test_info_says_where_cuda_was_looked_for(tmp_path):
     assert done.returncode == 0, done.stderr
     assert f"no {tmp_path}/lib" in done.stdout and "was not found" in done.stdout
     done = plait("info", PLAIT_CUDA_DIR=str(tmp_path), PLAIT_CUDA="1")
-    assert "accepted; PLAIT_CUDA=0 has them refused" in done.stdout
+    assert "accepted; PLAIT_CUDA=0 refuses them" in done.stdout
 
 
 def test_first_line_of_library_versions():

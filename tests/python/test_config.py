@@ -129,7 +129,9 @@ jax.effects_barrier()
         text=True,
         timeout=100,
     )
-    assert "have not ended after 0.5 s (PLAIT_TIMEOUT); is this a callback" in done.stdout, done
+    assert (
+        "have not ended after 0.5 s (PLAIT_TIMEOUT); do not call plait.config in" in done.stdout
+    ), done
 
 
 def test_errors_list_what_there_is():

@@ -73,10 +73,13 @@ assert [(r.group, r.process, r.ordinal) for r in rows] == [(0, 0, 1), (1, 1, -1)
 def test_meshes_of_gpus():
     there, fine, *rest = run("-c", MESH, PLAIT_CUDA="1").splitlines()
     assert (there, fine) == ("True", "fine")
-    assert all(line.startswith("TypeError") and "CPUs or all GPUs" in line for line in rest)
+    assert all(
+        line.startswith("TypeError") and "must be all CPUs or all GPUs, got" in line
+        for line in rest
+    )
     there, refused, *rest = run("-c", MESH).splitlines()
     assert there == "False" and refused.startswith("Error") and "PLAIT_CUDA=0" in refused
-    assert all(line.startswith("TypeError") and "must be CPUs, got" in line for line in rest)
+    assert all(line.startswith("TypeError") and "must be all CPUs, got" in line for line in rest)
 
 
 READY = """
@@ -92,7 +95,7 @@ except plait.Error as error:
 def test_a_device_that_is_not_there_says_what_was_looked_for(tmp_path):
     said = run("-c", READY, PLAIT_CUDA="1", PLAIT_CUDA_DIR=str(tmp_path))
     assert "was not found" in said and f"no {tmp_path}/lib" in said
-    assert "CUDA devices were not asked for (PLAIT_CUDA=1)" in run("-c", READY)
+    assert "cannot be used: set PLAIT_CUDA=1 to use CUDA devices" in run("-c", READY)
     said = run("-c", "from plait import _core; print(_core.has_devices())", PLAIT_CUDA="yes")
     assert said == "False\n"
 
@@ -111,7 +114,7 @@ except plait.Error as error:
 @pytest.mark.parametrize("setting", ["0", "1"])
 def test_other_platforms_are_refused(setting):
     assert run("-c", TPU, PLAIT_CUDA=setting) == (
-        "allreduce: not there on tpu, only on cpu and cuda\n"
+        "allreduce: not available on tpu, only on cpu and cuda\n"
     )
 
 

@@ -207,7 +207,7 @@ REFUSED = [
     ("shallow_water", "--out x.mp4", "expected a name that ends in .png or .pdf or .svg or .gif"),
     ("shallow_water", "--days nan", "nan; expected a positive number"),
     ("nbody", "--cells 7 7 7", "--cells: expected multiples of 2 and 2"),
-    ("nbody", "--grid 2 3", "--grid 2 3 is not of --devices 4"),
+    ("nbody", "--grid 2 3", "--grid 2 3 does not have --devices 4"),
 ]
 
 
@@ -237,7 +237,7 @@ def test_sizes_that_do_not_fit_are_refused(tmp_path, monkeypatch):
         taylor_green.Solver(taylor_green.Flow(7), meshes.make((3,)))
     surface = _cortex.Hemisphere(np.zeros((5, 3)), np.ones(5), None, None)
     for counts in [(5, None), (3, 3)]:
-        with pytest.raises(SystemExit, match="of 5 vertices"):
+        with pytest.raises(SystemExit, match="5 vertices are too few"):
             surface.split(*counts)
     assert [len(part) for part in surface.split(3, 2)] == [3, 2]
     options = taylor_green.parse(["--out", str(tmp_path / "new" / "x.png")])

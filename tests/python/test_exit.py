@@ -53,7 +53,7 @@ def test_work_that_takes_longer_than_a_wait_for_peers():
         " jnp.cos(v), x), plait.SUM))\nf(jnp.ones(1024))\ny = f(jnp.ones(1024))",
         PLAIT_TIMEOUT="0.01",
     )
-    assert code == 0 and "still queued after 0.01 s, and waited for" in text, text
+    assert code == 0 and "at exit, work is still queued after 0.01 s; waiting for it" in text, text
 
 
 def test_a_failure_that_nobody_saw_makes_the_exit_code_nonzero():
@@ -66,7 +66,7 @@ def test_a_failure_that_nobody_saw_makes_the_exit_code_nonzero():
 def test_a_time_limit_that_is_none(limit):
     code, text = run("print(plait.allreduce(jnp.ones(2), plait.SUM))", PLAIT_TIMEOUT=limit)
     assert code == 0 and "Traceback" not in text and "still queued" not in text, text
-    assert f"PLAIT_TIMEOUT is '{limit}', expected seconds: 60 are taken" in text
+    assert f"PLAIT_TIMEOUT is '{limit}': expected seconds, 60 are taken" in text
 
 
 @pytest.mark.long(keep=1)
@@ -468,7 +468,7 @@ if __name__ == "__main__":
 def test_a_spawned_child_has_no_communicator(tmp_path):
     """Nor has another program that a rank starts; a job that it starts has one."""
     code, text = run_on_two(SPAWNS, tmp_path, *MPI4PY)
-    assert code == 0 and text.count("no rank of the launcher's") == 6, text
+    assert code == 0 and text.count("not a rank of the launcher's") == 6, text
     assert text.count("2 in a job") == 4, text
 
 

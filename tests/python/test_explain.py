@@ -326,5 +326,5 @@ def test_what_the_function_raises():
 def test_primitives_that_hide_communication():
     hidden = jex.Primitive("hidden")
     hidden.def_effectful_abstract_eval(lambda x: (x, {_jax.EFFECT}))
-    with pytest.raises(plait.Error, match="explain: a hidden with communication, which it cannot"):
+    with pytest.raises(plait.Error, match="explain: cannot look into a hidden, which communicates"):
         plait.explain(lambda x: hidden.bind(x), jnp.ones(2))

@@ -60,7 +60,7 @@ WANT = {
     "exit with 3": ("PeerError", "raised SystemExit: 3", 2),
     "_exit": ("PeerError", "has ended", 2),
     "kill": ("PeerError", "has ended", 2),
-    "stop": ("TimeoutError", "nobody came for 2", TIMEOUT_S + 2),
+    "stop": ("TimeoutError", "no other rank came for 2", TIMEOUT_S + 2),
     "early exit": ("PeerError", "rank 1 of MPI_COMM_WORLD has left its program", 2),
     "early raise": ("PeerError", "rank 1 of MPI_COMM_WORLD raised ValueError: boom", 2),
     "early exit with 3": ("PeerError", "rank 1 of MPI_COMM_WORLD raised SystemExit: 3", 2),
@@ -165,7 +165,7 @@ def test_faults_of_one_rank(name, way):
     mine = rows.get(name, {})
     judge(name, {rank: row for rank, row in mine.items() if rank == 0}, [0], output)
     if name == "late" and way == "shared memory":  # rank 0 lives on
-        assert "rank 0 ends with 1, since it gave up waiting for others" in output
+        assert "rank 0 ends with code 1, since it gave up waiting for other ranks" in output
     if name == "late" or (name == "stop" and 1 in mine):  # rank 1 comes when nobody waits any more
         assert mine[1]["kind"] in ("TimeoutError", "PeerError", "none"), output
     else:
@@ -177,13 +177,16 @@ def test_a_first_use_without_all_ranks_says_that_it_needs_them():
     rows, code, output = job(("early message", "early again"), 2, "shared memory", timeout_s=0.4)
     row = rows["early message"][0]
     assert row["kind"] == "TimeoutError", output
-    assert "duplicate the communicator: nobody came for 2." in row["text"]
-    assert "needs all of its ranks, also if it is a message: call plait.Comm(comm)" in row["text"]
+    assert "duplicate the communicator: no other rank came for 2." in row["text"]
+    assert (
+        "needs all of its ranks, even if it is a message: first call plait.Comm(comm)"
+        in row["text"]
+    )
     assert rows["early message"][1]["kind"] == "none" and code != 0, output
     # Rank 0 does not restart what it gave up: rank 1 would be left with halves.
     again = rows["early again"]
     assert again[0]["kind"] == "CommError", output
-    assert "has given up this communicator: others were not there" in again[0]["text"]
+    assert "has given up this communicator: other ranks were missing" in again[0]["text"]
     assert again[1]["kind"] in ("PeerError", "TimeoutError"), output
     assert again[1]["took"] < 5 * 0.4 + 2 + SLACK_S, output
 

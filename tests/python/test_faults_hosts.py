@@ -107,7 +107,7 @@ def test_faults_that_all_ranks_survive(hosts, has_hydra, n_ranks):
 @pytest.mark.parametrize(("name", "sizes"), [("raise", (2, 4)), ("kill", (4,)), ("late", (4,))])
 def test_faults_of_one_rank(hosts, has_hydra, name, sizes):
     jobs = {n_ranks: Job(hosts, [name], n_ranks) for n_ranks in sizes}
-    text = "nobody came for 2" if name == "late" else None  # the other host has the table
+    text = "no other rank came for 2" if name == "late" else None  # the other host has it
     for n_ranks, job in jobs.items():
         rows, code = job.end()
         left = range(n_ranks - 1)

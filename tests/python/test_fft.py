@@ -150,7 +150,7 @@ def test_eager_derivatives_of_loops(step):
 
     close(jax.grad(lambda v: f(v, mesh=mesh))(x), np.full(x.shape, 8.0))
     close(jax.jit(jax.grad(f))(x), np.full(x.shape, 8.0))
-    with pytest.raises(ValueError, match="taken outside jax.jit, give mesh="):
+    with pytest.raises(ValueError, match="derivative of a loop outside jax.jit, pass mesh="):
         jax.grad(f)(x)
 
 
@@ -268,7 +268,10 @@ def test_mesh_of_other_devices_is_refused():
     x = meshes.put(np.zeros((4, 4, 4)), meshes.make((2, 2)), P("a", "b"))
     for devices in (jax.devices()[3::-1], jax.devices()[:-5:-1]):
         other = jax.sharding.Mesh(np.array(devices).reshape(2, 2), ("a", "b"))
-        text = f"device 0 of mesh= is {devices[0]}, of the operand's mesh {jax.devices()[0]}"
+        text = (
+            f"device 0 of mesh= is {devices[0]}, but device 0 of the operand's mesh is "
+            f"{jax.devices()[0]}"
+        )
         for call in (
             plait.fft.pfft3d,
             plait.fft.poisson,
@@ -287,18 +290,18 @@ def test_mesh_of_other_devices_is_refused():
 def test_errors_of_a_split_that_was_taken_say_so():
     """In a jit on Auto axes the split is a guess, which is wrong for each of these functions."""
     x = meshes.put(np.zeros((8, 6, 8)), meshes.make((2, 2, 2)), P("a", None, "b"))
-    split = "('a', 'b', 'c') was taken, by the order of the mesh's axes: say it with spec="
+    split = "('a', 'b', 'c') was assumed, in the order of the mesh's axes: pass spec= if"
     cure = "leave one whole, or give layout='natural' or a PartitionSpec"
     for f, text in [
-        (plait.fft.pfft3d, f"pfft3d: all axes of the transform are split; {cure}; nothing"),
-        (plait.fft.pifft3d, f"pifft3d: all axes of the transform are split; {cure}; nothing"),
+        (plait.fft.pfft3d, f"pfft3d: all axes of the transform are split; {cure}; the"),
+        (plait.fft.pifft3d, f"pifft3d: all axes of the transform are split; {cure}; the"),
         (lambda v: plait.fft.fftn(v[:, :3], layout="natural"), "fftn: axis 1 has 3 elements"),
     ]:
         bad(lambda f=f: jax.jit(f)(x), ValueError, text)
         bad(lambda f=f: jax.jit(f)(x), ValueError, split)
     dealt = jax.jit(lambda v: plait.redistribute(v, P(), from_block=3, shape=x.shape))
     order = P("a", "b", "c")
-    bad(lambda: dealt(x), ValueError, f"say spec= (in the mesh's order it is {order})")
+    bad(lambda: dealt(x), ValueError, f"pass spec= (in the order of the mesh's axes {order})")
     with pytest.raises(ValueError) as caught:
         jax.jit(lambda v: plait.fft.pfft3d(v, spec=P("a", "b", "c")))(x)
     assert str(caught.value) == f"pfft3d: all axes of the transform are split; {cure}"
@@ -328,14 +331,14 @@ def test_bad_input():
         lambda: f(np.zeros((6, 8, 8)), mesh=mesh),
         ValueError,
         "pfft3d: axis 0 has 6 elements, which 4 devices along mesh axis a do not divide; the "
-        "next size that they do is 8",
+        "next size that they divide is 8",
     )
     bad(lambda: f(jnp.zeros((2, 2, 2), jnp.float16)), TypeError, "dtype float16")
     bad(
         lambda: jax.jit(f)(np.zeros((4, 4, 4))),
         ValueError,
-        "pfft3d: no mesh: give an operand that lives on one (jax.device_put(x, "
-        "NamedSharding(mesh, spec))), or call it under jax.set_mesh(mesh), or pass mesh=",
+        "pfft3d: no mesh: pass an operand that is on one (jax.device_put(x, "
+        "NamedSharding(mesh, spec))), call the function under jax.set_mesh(mesh), or pass mesh=",
     )
     bad(lambda: f(x, mesh=3), TypeError, "mesh is int")
     with jax.set_mesh(mesh):

@@ -289,7 +289,11 @@ def test_errors():
         (lambda: plait.fft.pfft3d(x, shape=(4, 4)), ValueError, "2 entries for 3 axes$"),
         (lambda: plait.fft.pfft3d(batch, shape=(4, 4)), ValueError, "3 axes, or 4 with the batch"),
         (lambda: plait.fft.prfft3d(batch, shape=(1, 4, 4, 4)), ValueError, "says 1 along axis 0"),
-        (lambda: plait.fft.fftn(x, axes=(0, 0)), ValueError, "each axis once"),
+        (
+            lambda: plait.fft.fftn(x, axes=(0, 0)),
+            ValueError,
+            "expected one axis or more, each once",
+        ),
         (lambda: plait.fft.fftn(x, axes=(3,)), ValueError, "out of bounds"),
         (lambda: plait.fft.fftn(x, (2,), (0, 1)), ValueError, "1 entries for 2 axes"),
         (lambda: plait.fft.fftn(x, 4), TypeError, "fftn: s is 4; expected integers"),

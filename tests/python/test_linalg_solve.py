@@ -198,17 +198,17 @@ def test_bad_input():
     a = np.eye(3)
     with pytest.raises(ValueError, match="assume is 'pos'; expected 'general' or 'positive'"):
         plait.linalg.solve(a, a, assume="pos")
-    with pytest.raises(ValueError, match="solve: check with refine"):
+    with pytest.raises(ValueError, match="solve: check=True with refinement"):
         plait.linalg.solve(a, a, check=True, refine=True)
     with pytest.raises(ValueError, match="lu: precision is 'half'; expected None or 'single'"):
         plait.linalg.lu(a, precision="half")
-    with pytest.raises(ValueError, match="cholesky: check of a factor in single precision"):
+    with pytest.raises(ValueError, match="cholesky: check=True with precision='single'"):
         plait.linalg.cholesky(a, precision="single", check=True)
-    with pytest.raises(TypeError, match="cholesky: a is float32; of single precision are"):
+    with pytest.raises(TypeError, match="cholesky: a is float32; precision='single' expects"):
         plait.linalg.cholesky(a.astype("float32"), precision="single")
     x = plait.linalg.solve(2 * a, a, precision="single", assume="positive")
     assert np.array_equal(x, a / 2)
-    with pytest.raises(TypeError, match="solve: refine of float32; expected float64"):
+    with pytest.raises(TypeError, match="solve: a is float32; refinement expects float64"):
         plait.linalg.solve(a.astype("float32"), a.astype("float32"), refine=True)
 
 

@@ -81,7 +81,7 @@ def test_small_singular_values_are_found():
         got = np.asarray(plait.linalg.svd(x).s) / scale
         assert np.abs(got - s).max() <= 1e-14  # eigenvalues of aᴴ a would have 1e-8
     assert np.isclose(plait.linalg.cond(matrices.put((u * s[::-1] ** 0.5) @ v.T, (4,))), 1e6)
-    with pytest.raises(ValueError, match="polar: a is 2 x 3; take that of its transpose"):
+    with pytest.raises(ValueError, match="polar: a is 2 x 3; expected m >= n, take a.T"):
         plait.linalg.polar(np.ones((2, 3)))
 
 

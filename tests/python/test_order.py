@@ -333,7 +333,7 @@ def test_a_primitive_that_drops_the_order_is_an_error_with_its_cures():
         y = plait.allreduce(x, plait.SUM, token=token)
         return 2 * (y if token is None else y[0])
 
-    cures = "tell .*keep_order.* wrap .* plait.region .* token="
+    cures = "call plait.keep_order.* wrap .* plait.region .* token="
     with pytest.raises(plait.Error, match=f"drops its order: {cures}"):
         plait.jit(wrapped(double))(jnp.ones(2))
     with pytest.raises(KeyError, match=f"plait's order .* {cures}"):

@@ -339,7 +339,7 @@ CASES = [
     (
         lambda x: plait.allreduce([x, np.ma.masked_array([1.0], [True])], plait.SUM),
         TypeError,
-        "allreduce: x[1] is a masked array; x.filled(value) is an array",
+        "allreduce: x[1] is a masked array; pass x.filled(value)",
     ),
     (lambda x: plait.bcast("x", 0), TypeError, "bcast: x is str; expected an array of a dtype"),
     (lambda x: plait.fft.fftn(None), TypeError, "fftn: x is None; expected an array of a dtype"),

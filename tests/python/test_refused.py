@@ -75,7 +75,7 @@ def test_an_mpi_that_does_not_see_it_is_refused(tmp_path, given):
         return
     for rank in range(2):
         assert re.search(
-            rf"(?m)^\[{rank}\] plait.TransportError: MPI does not carry an allreduce of 131072 "
-            r"bytes, on rank 0 it fails or is wrong: .*: MPICH by MPIR_CVAR_CH4_CMA_ENABLE=0",
+            rf"(?m)^\[{rank}\] plait.TransportError: MPI cannot carry an allreduce of 131072 "
+            r"bytes: on rank 0 it fails or is wrong. .*: for MPICH, set MPIR_CVAR_CH4_CMA_ENABLE=0",
             done.stderr,
         ), done.stderr

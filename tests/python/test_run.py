@@ -313,7 +313,7 @@ def test_a_rank_that_says_why_it_fails_is_waited_for(tmp_path, capsys):
     (tmp_path / "1.left").write_text("raised ValueError")
     ends = _launch.Ends(str(tmp_path), 2)
     assert not ends.overdue(100) and not ends.overdue(100 + _launch.LAUNCHER_S)
-    assert ends.overdue(200) == "rank 0 has ended badly"
+    assert ends.overdue(200) == "rank 0 has failed"
     (tmp_path / "1.ended").write_text("-15")
     assert _launch.verdict(str(tmp_path), 2, ends.code(), True) == 3
     assert "rank 1 was killed by SIGTERM" in capsys.readouterr().err
@@ -372,7 +372,7 @@ def test_a_trace_is_made_for_nobody_who_does_not_wait(tmp_path, handlers):
     assert _launch_trace.merge_trace(str(trace), "run one", say) == signal.SIGTERM
     assert (
         said[1]
-        == f"SIGTERM: the trace is not made; of its parts make it by  plait trace merge {trace}"
+        == f"SIGTERM: the trace is not made; make it from its parts with  plait trace merge {trace}"
     )
     assert signals == [signal.SIGTERM]  # the former handler noted it: it is back
     assert len(list(tmp_path.glob("*.part"))) == 1 and not list(tmp_path.glob("*.tmp"))

@@ -249,7 +249,7 @@ def test_what_cannot_be():
         ({"type": 5}, "dctn: type is 5; expected 1, 2, 3 or 4"),
         ({"type": "2"}, "dctn: type is '2'; expected"),
         ({"norm": "both"}, "dctn: norm is 'both'; expected 'backward', 'ortho' or 'forward'"),
-        ({"axes": (0, 0)}, "dctn: axes is .0, 0.; expected each axis once"),
+        ({"axes": (0, 0)}, "dctn: axes is .0, 0.; expected one axis or more, each once"),
         ({"axes": (2,)}, "dctn: axis 2 is out of bounds"),
         ({"s": (3, 6)}, "dctn: axis 0 of the result has 3 elements, which 2 devices"),
         ({"s": (4,), "axes": (0, 1)}, "dctn: s=.4,. has 1 entries for 2 axes"),

@@ -187,7 +187,9 @@ def test_without_a_home(clock, monkeypatch):
     monkeypatch.delenv("PLAIT_TUNE_FILE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(pathlib.Path, "home", home)
-    with pytest.warns(UserWarning, match="not kept: there is no home directory; PLAIT_TUNE_FILE"):
+    with pytest.warns(
+        UserWarning, match="not kept: there is no home directory; set PLAIT_TUNE_FILE"
+    ):
         assert not small(file=None).is_remembered
 
 

@@ -112,7 +112,7 @@ def test_ranks_that_see_different_files(world, tmp_path):
     if world.size == 1:
         pytest.skip("needs two ranks")
     np.save(tmp_path / "x.npy", np.ones(4 + world.rank))
-    with pytest.raises(plait.MismatchError, match="do not mean the same"):
+    with pytest.raises(plait.MismatchError, match="do not agree"):
         plait.load(tmp_path / "x.npy", shardings()[0])
 
 
@@ -121,7 +121,7 @@ def test_ranks_that_load_different_files(world, folder):
     if world.size == 1:
         pytest.skip("needs two ranks")
     np.save(folder / f"x{world.rank}.npy", np.full(4, world.rank))
-    with pytest.raises(plait.MismatchError, match=r"do not mean the same: .*x0\.npy.*x1\.npy"):
+    with pytest.raises(plait.MismatchError, match=r"do not agree: .*x0\.npy.*x1\.npy"):
         plait.load(folder / f"x{world.rank}.npy", shardings()[0])
 
 
@@ -133,7 +133,9 @@ def test_ranks_of_which_one_saves_and_the_others_load(world, folder):
     _, x = whole(where, (4 * jax.device_count(), 2))
     plait.save(path, x)
     before = np.load(path)
-    with pytest.raises(plait.MismatchError, match="other functions: save on rank 0, load on rank"):
+    with pytest.raises(
+        plait.MismatchError, match="different functions: save on rank 0, load on rank"
+    ):
         plait.save(path, x) if world.rank == 0 else plait.load(path, where)
     world.Barrier()
     assert np.array_equal(np.load(path), before)
@@ -144,7 +146,7 @@ def test_ranks_of_which_one_saves_and_the_others_load(world, folder):
     "wrong, error, told",
     [
         ({"shape": (1 << 20, 2)}, ValueError, "where the array has"),
-        ({"shape": "all"}, TypeError, "expected one integer an axis"),
+        ({"shape": "all"}, TypeError, "expected one integer for each axis"),
         ({"path": 7}, TypeError, "expected str, bytes or os.PathLike"),
     ],
 )
@@ -190,7 +192,7 @@ def test_ranks_that_save_different_things(world, folder, what):
     )
     data = (n - rank,) if what == "shape" else None
     path = folder / (f"x{rank}.npy" if what == "path" else "x.npy")
-    with pytest.raises(plait.MismatchError, match="do not mean the same"):
+    with pytest.raises(plait.MismatchError, match="do not agree"):
         plait.save(path, x, shape=data)
     world.Barrier()
     assert not list(folder.glob("*.npy"))
