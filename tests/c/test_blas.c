@@ -187,7 +187,7 @@ static void check_refusals(void)
     check_refused(plait_blas_fill("qgemm", &x), PLAIT_ERR_INVALID,
                   "no function is called qgemm");
     check_refused(plait_blas_fill("dgemm", NULL), PLAIT_ERR_INVALID, "dgemm is NULL");
-    check_refused(plait_blas_load(""), PLAIT_ERR_INVALID, "no path");
+    check_refused(plait_blas_load(""), PLAIT_ERR_INVALID, "path of the library is NULL or empty");
     check_refused(plait_blas_load("/nowhere/libblas.so"), PLAIT_ERR_UNSUPPORTED,
                   "/nowhere/libblas.so");
     check_refused(plait_blas_load("libm.so.6"), PLAIT_ERR_UNSUPPORTED,

@@ -350,7 +350,7 @@ static void arguments_rank(plait_comm_t *comm, void *context)
     expect_invalid(plait_allreduce(comm, (plait_reduce_t)77, PLAIT_F64, 1, x, y),
                    "allreduce: op is 77, known are 0 to");
     expect_invalid(plait_scan(comm, PLAIT_SUM, 0, (plait_dtype_t)200, 1, x, y),
-                   "200 is no dtype");
+                   "dtype is 200, which is no dtype");
 }
 
 /* All ranks meet to refuse wrong counts, even ranks whose arrays are NULL: else these ranks would be a call

@@ -48,7 +48,7 @@ static void check_fft(plait_comm_t *comm, const plait_layout_t *layout)
     refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "axes is NULL");
     bad = good;
     bad.n_axes = layout->ndim + 1; /* of which there is a list of fewer */
-    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "axes of");
+    refused(plait_fft_plan(comm, &bad, &plan), PLAIT_ERR_INVALID, "n_axes is 2, expected 0 to 1");
     for (int kind = -2; kind < 7; kind++) {
         if (kind < 0 || kind > (int)PLAIT_FFT_REAL_TO_REAL) {
             bad = good;

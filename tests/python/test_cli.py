@@ -297,7 +297,7 @@ def test_as_many_processes_as_there_may_be(monkeypatch, capsys):
 
     monkeypatch.setattr(_launch, "find_mpi", find_mpi)
     assert cli.main(["run", "-n", "2", __file__]) == cli.USAGE_CODE
-    said = "plait run: no process can be started: Resource temporarily unavailable; there are"
+    said = "plait run: no process can be started: Resource temporarily unavailable; the limit on"
     assert capsys.readouterr().err.startswith(said)
 
 

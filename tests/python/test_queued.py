@@ -24,7 +24,7 @@ print("main is over", flush=True)
 def test_results_that_nobody_holds_are_waited_for(called, said, tmp_path):
     code, text = run_on_two(DROPPED.format(called=called), tmp_path)
     assert text.count("main is over") == 2, text
-    assert ("nobody has: plait.MismatchError" in text) == bool(said), text
+    assert ("results that were dropped: plait.MismatchError" in text) == bool(said), text
     assert code == 0 and "PeerError" not in text, text
 
 

@@ -477,7 +477,7 @@ def test_a_child_of_multiprocessing_reads_no_communicator(monkeypatch):
     assert pickle.loads(text) == plait.Comm()
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.delitem(sys.modules, "mpi4py.MPI", raising=False)
-    with pytest.raises(plait.CommError, match=r"is no rank .* comm\.rank"):
+    with pytest.raises(plait.CommError, match=r"is not a rank .* comm\.rank"):
         pickle.loads(text)
 
 

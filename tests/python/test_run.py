@@ -471,7 +471,8 @@ def test_lines_come_in_pieces():
 
 def test_no_room_for_what_a_job_needs(tmp_path, monkeypatch):
     """The error does not say that output cannot be written."""
-    with pytest.raises(_launch.LimitError, match="absent/0.out: No such file or directory; TMPDIR"):
+    said = "absent/0.out: No such file or directory; set TMPDIR"
+    with pytest.raises(_launch.LimitError, match=said):
         _launch_output.Streams(str(tmp_path / "absent"), 1)
 
     def mkdtemp(*_):
