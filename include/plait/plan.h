@@ -31,10 +31,11 @@ typedef struct {
  *  Shapes: args and rets as the plan was made for. They may overlap only where the function that made the
  *  plan says so.
  *  Owns: nothing; everything is borrowed until return.
- *  Errors: MISMATCH (ranks execute different plans; nothing was written. Where everything goes through MPI
- *  alone, the next operation may be the one that reports it, see docs/guard.md), PEER (another rank failed),
- *  TIMEOUT (a rank did not come), TRANSPORT, NO_MEMORY. On every rank that gets one of these errors, rets
- *  are undefined; where everything goes through messages, another rank may get OK, with correct results.
+ *  Errors: MISMATCH (ranks execute different plans. At a fence they learn of it before anything is written.
+ *  Where everything goes through MPI alone, rets may have been written in part, or the next operation may be
+ *  the one that reports it, see docs/guard.md), PEER (another rank failed), TIMEOUT (a rank did not come),
+ *  TRANSPORT, NO_MEMORY. On every rank that gets one of the latter four, rets are undefined; where everything
+ *  goes through messages, another rank may get OK, with correct results.
  *  COMM (comm or plan is NULL, comm was freed or given up), INVALID (an array is NULL; the plan was made for
  *  another rank, for arrays elsewhere (cuda.h), or for ranks that reach each other in another way). After
  *  COMM and INVALID nothing was written, and other ranks do not learn of the error.
