@@ -479,7 +479,8 @@ def test_no_room_for_what_a_job_needs(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/full/plait-run-x")
 
     monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
-    with pytest.raises(_launch.LimitError, match="/full/plait-run-x: No space left on device; T"):
+    said = "/full/plait-run-x: No space left on device; set TMPDIR"
+    with pytest.raises(_launch.LimitError, match=said):
         _launch_output.job_folder()
 
 
