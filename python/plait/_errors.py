@@ -85,8 +85,8 @@ _PATTERN = re.compile(r"plait\.(\w+): (.*)", re.DOTALL)
 _TWO_MESHES = "mesh should be the same across the entire program"  # JAX's, for want of the devices
 _ONE_MESH = (
     "JAX takes only one mesh in a program with operations of plait, as in a program with "
-    'callbacks; instead of a second mesh, split one array axis over several mesh axes, P(("a", '
-    '"b")), or move arrays with jax.device_put between two programs'
+    "callbacks; instead of a second mesh, split one array axis over several mesh axes, "
+    'P(("a", "b")), or move arrays with jax.device_put between two programs'
 )
 
 

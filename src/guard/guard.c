@@ -450,8 +450,8 @@ static const char *hint_of_gradients(void)
 {
     return (plait_site_here() != 0)
                ? " (in a gradient: a rank may have dropped an adjoint, see "
-                 "plait.depend; "
-                 "give a recv a template, or a token, that is differentiated)"
+                 "plait.depend; give a recv a template, or a token, that is "
+                 "differentiated)"
                : "";
 }
 

@@ -299,9 +299,9 @@ static plait_status_t check_length(const plait_mpi_link_t *link, const char *wha
                                    plait_status_t status,
                                    const plait_mpi_envelope_t *came, int64_t expected)
 {
-    static const char why[] = "the ranks call operations that differ, or that differ "
-                              "in size, and have all run "
-                              "before; set PLAIT_CHECK=full to compare each call";
+    static const char why[] =
+        "the ranks call operations that differ, or that differ in size, and have all "
+        "run before; set PLAIT_CHECK=full to compare each call";
 
     if (status == PLAIT_ERR_MISMATCH) {
         status = plait_fail(status, "rank %d %s: more than %lld bytes came: %s",

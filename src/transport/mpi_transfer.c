@@ -83,8 +83,7 @@ plait_status_t plait_mpi_number_take(plait_mpi_link_t *link, uint32_t *number_p)
     }
     PLAIT_CHECK(is_taken, PLAIT_ERR_COMM,
                 "rank %d send: %d messages of this communicator have not ended, and it "
-                "takes no "
-                "more; most were given up, make a new communicator",
+                "takes no more; most were given up, make a new communicator",
                 link->rank, PLAIT_MPI_N_NUMBERS);
 done:
     return status;

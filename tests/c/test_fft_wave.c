@@ -104,11 +104,6 @@ static double reference(const problem_t *p, int64_t line, int64_t at, int64_t k)
     return *known;
 }
 
-static int64_t step_of(int64_t n)
-{
-    return (n + MAX_RESULTS - 1) / MAX_RESULTS;
-}
-
 typedef struct {
     char *memory, *data;
     int64_t step, pitch, n_bytes;
@@ -208,7 +203,7 @@ static void test(const problem_t *p)
 {
     const double eps = (p->dtype == PLAIT_F32) ? 0x1p-23 : 0x1p-52;
     const double tolerance = 16 * eps * log2((double)(p->n + 3));
-    const int64_t step = step_of(p->n);
+    const int64_t step = (p->n + MAX_RESULTS - 1) / MAX_RESULTS;
     plait_fft1_t *fft = NULL;
     side_t in = side_create(p);
     side_t own = side_create(p);

@@ -235,7 +235,7 @@ def test_what_was_dealt_out_is_not_guessed():
     assert np.array_equal(jax.jit(lambda x: back(x, **told))(dealt), a)
     for jit in (jax.jit, plait.jit):
         for given in ({}, {"mesh": mesh}):
-            with pytest.raises(ValueError, match="redistribute: .*Auto axes; pass spec="):
+            with pytest.raises(ValueError, match="redistribute: .* Auto axes; pass spec="):
                 jit(lambda x, given=given: back(x, **given))(dealt)
 
 
