@@ -422,6 +422,9 @@ Where a page says *all*:
 
 {dtypes}
 
+Where a page of a transform or a solver says *bool, integers*: they become floating-point numbers
+as in `jax.numpy`, those of 64 bits in double precision, others in single precision.
+
 ## Cost
 
 Tables say what a rank has to wait for and to fetch: **fences**, at which all ranks meet; the

@@ -119,6 +119,22 @@ def as_array(x: Any, name: str, argument: str = "x") -> jax.Array:
         ) from error
 
 
+def is_exact(x: Any) -> bool:
+    """Whether the array has integers or bools."""
+    return jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool
+
+
+def as_float(x: jax.Array) -> jax.Array:
+    """Integers and bools as the floating-point numbers that jax.numpy makes of them.
+
+    Those of 64 bits in double precision, others in single precision. Other arrays as they are.
+    """
+    if not is_exact(x):
+        return x
+    real = jnp.float64 if x.dtype.itemsize == 8 else jnp.float32
+    return x.astype(jax.dtypes.canonicalize_dtype(real))
+
+
 def array(x: Any, name: str, argument: str = "x", has_keys: bool = True) -> jax.Array:
     """The operand as an array whose dtype can be moved; has_keys: PRNG keys can, too."""
     x = as_array(x, name, argument)

@@ -87,8 +87,7 @@ def as_inexact(x: Any, name: str, argument: str = "a", like: Any = None) -> Any:
     like: the dtype of the other operands.
     """
     x = _on_device(_args.as_array(x, name, argument))
-    if jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool:
-        x = x.astype(jax.dtypes.canonicalize_dtype(jnp.float64) if like is None else like)
+    x = _args.as_float(x) if like is None or not _args.is_exact(x) else x.astype(like)
     if x.dtype.name not in DTYPES:
         raise TypeError(
             f"{name}: {argument} has dtype {x.dtype.name}; expected {', '.join(DTYPES)} or integers"

@@ -28,31 +28,27 @@ def _possible(x: Any) -> Any:
 
 def as_real(x: Any, name: str) -> Any:
     """The operand as float32 or float64."""
-    dtype = x.dtype
-    if dtype.name in ("float32", "float64"):
+    x = _args.as_float(x)
+    if x.dtype.name in ("float32", "float64"):
         return _possible(x)
-    if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
-        return x.astype(jax.dtypes.canonicalize_dtype(jnp.float64))
-    raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or integers")
+    raise TypeError(f"{name}: x has dtype {x.dtype.name}; expected float32, float64 or integers")
 
 
 def as_complex(x: Any, name: str) -> Any:
     """The operand as complex64 or complex128."""
-    dtype = x.dtype
-    if dtype.name in ("complex64", "complex128"):
+    x = _args.as_float(x)
+    if x.dtype.name in ("complex64", "complex128"):
         return _possible(x)
-    if dtype.name in ("float32", "float64"):
+    if x.dtype.name in ("float32", "float64"):
         x = _possible(x)
         return x.astype(jnp.complex64 if x.dtype == "float32" else jnp.complex128)
-    if jnp.issubdtype(dtype, jnp.integer) or dtype.name == "bool":
-        return x.astype(jax.dtypes.canonicalize_dtype(jnp.complex128))
-    raise TypeError(f"{name}: x has dtype {dtype.name}; expected float32, float64 or complex")
+    raise TypeError(f"{name}: x has dtype {x.dtype.name}; expected float32, float64 or complex")
 
 
 def as_floating(x: Any, name: str) -> Any:
     """The operand in single or double precision, real or complex."""
-    kinds = (jnp.integer, jnp.complexfloating, jnp.bool, jnp.float32, jnp.float64)
-    if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):
+    kinds = (jnp.complexfloating, jnp.float32, jnp.float64)
+    if not (_args.is_exact(x) or any(jnp.issubdtype(x.dtype, kind) for kind in kinds)):
         known = "float32, float64, complex or integers"
         raise TypeError(f"{name}: operand of dtype {x.dtype.name}; expected {known}")
     if jnp.issubdtype(x.dtype, jnp.complexfloating):

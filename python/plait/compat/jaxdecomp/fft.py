@@ -4,7 +4,6 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import plait
 from jax import Array
@@ -45,11 +44,9 @@ def turned(x: Any, order: tuple[int, int, int]) -> Any:
 
 
 def _widened(x: Any) -> Any:
-    """Half precision as single; also integers, but 64-bit ones as double, as in jaxDecomp."""
+    """Half precision as single, as in jaxDecomp."""
     is_half = jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize < 4
-    is_exact = jnp.issubdtype(x.dtype, jnp.integer) or x.dtype == bool
-    real = jnp.float64 if x.dtype.itemsize == 8 else jnp.float32
-    return x.astype(jax.dtypes.canonicalize_dtype(real)) if is_half or is_exact else x
+    return x.astype(jnp.float32) if is_half else x
 
 
 def _spectrum_of(fft_type: FftType) -> Callable:
