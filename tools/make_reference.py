@@ -423,7 +423,8 @@ Where a page says *all*:
 {dtypes}
 
 Where a page of a transform or a solver says *bool, integers*: they become floating-point numbers
-as in `jax.numpy`, those of 64 bits in double precision, others in single precision.
+as in `jax.numpy`, those of 64 bits in double precision, others in single precision. LAND, LOR and
+LXOR give 0 or 1, also of one rank.
 
 ## Cost
 

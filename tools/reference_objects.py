@@ -28,8 +28,8 @@ EXCEPTIONS = """\
 
 All are subclasses of `plait.Error`, itself a `jax.errors.JaxRuntimeError` and so a RuntimeError.
 Wrong arguments that can be judged before anything runs are Python's own TypeError and ValueError.
-From a program of `jax.jit` come `JaxRuntimeError`s with the same text; `block` and `errors` give
-them their names.
+From a program of `jax.jit` come `JaxRuntimeError`s with the same text. `errors` gives them their
+names; `block` does so for what fails while it waits, not for what the call itself has raised.
 
 | exception | also | |
 |---|---|---|"""

@@ -1,10 +1,14 @@
-"""JAX's own collectives inside shard_map, where devices of one process need no MPI."""
+"""JAX's own collectives, where devices of one process need no MPI."""
 
 from _jobs import N_RANKS
 from _result import JAX_FRESH, Rounds
 
-GROUP = f"inside jax.shard_map, {N_RANKS} devices of one process"
-THEIRS = {"allreduce": "jax.lax.psum", "alltoall": "jax.lax.all_to_all"}
+GROUP = f"inside jax.shard_map, and a sum of a global array, {N_RANKS} devices of one process"
+THEIRS = {
+    "allreduce": "jax.lax.psum",
+    "alltoall": "jax.lax.all_to_all",
+    "sum": "jnp.sum of the global array",
+}
 MIB = 64
 N_LOOP = 500  # turns; each of JAX's takes tens of microseconds
 

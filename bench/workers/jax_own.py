@@ -1,11 +1,13 @@
-"""Collectives inside jax.shard_map on 2 devices of one process: plait's, and JAX's own."""
+"""Collectives on 2 devices of one process, and a sum over them: plait's, and JAX's own."""
 
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import plait
 from _rounds import Case, arguments, copier, rounds
+from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from workers.world import World
@@ -48,15 +50,34 @@ def measure(world, options, n_bytes, n_calls):
     whole = np.arange(n_bytes // 4 * world.size).astype(np.float32) % 7
     x = world.put(whole)
     for name, sides in operations(world.size).items():
-        cases, results = {"memcpy": Case(copier(n_bytes, world.team.copies))}, []
-        for key, operation in zip(JITS, sides, strict=True):
-            results.append(np.asarray(program(world, JITS[key], operation, 1)(x)))
-            run = program(world, JITS[key], operation, n_calls)
-            cases[key] = Case(lambda run=run: run(x).block_until_ready(), n_calls)
-        if not np.array_equal(*results):
-            raise RuntimeError(f"{name} of {n_bytes} B differs from JAX's")
-        facts = {"jax": jax.__version__, "bytes": n_bytes, "n_calls": n_calls}
-        rounds(world.team, options, name, cases, facts)
+        once, often = (
+            [program(world, JITS[key], f, n) for key, f in zip(JITS, sides, strict=True)]
+            for n in (1, n_calls)
+        )
+        compare(world, options, name, n_bytes, x, once, often, n_calls)
+
+
+def measure_sum(world, options, n_bytes):
+    """The sum over the split axis of an array with a row of so many bytes on each device."""
+    row = np.arange(n_bytes // 4, dtype=np.float32) % 7
+    x = world.put(np.stack([row + i for i in range(world.size)]))
+    whole = NamedSharding(world.mesh, P())
+    sums = [
+        plait.jit(lambda x: plait.sum(x, axis=0, mesh=world.mesh, spec=P("x"))),
+        jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=whole),
+    ]
+    compare(world, options, "sum", n_bytes, x, sums, sums, 1)
+
+
+def compare(world, options, name, n_bytes, x, once, often, n_calls):
+    """Both sides' programs on x, first each of them once."""
+    if not np.array_equal(*(np.asarray(f(x)) for f in once)):
+        raise RuntimeError(f"{name} of {n_bytes} B differs from JAX's")
+    cases = {"memcpy": Case(copier(n_bytes, world.team.copies))}
+    for key, run in zip(JITS, often, strict=True):
+        cases[key] = Case(lambda run=run: run(x).block_until_ready(), n_calls)
+    facts = {"jax": jax.__version__, "bytes": n_bytes, "n_calls": n_calls}
+    rounds(world.team, options, name, cases, facts)
 
 
 def main():
@@ -65,6 +86,7 @@ def main():
     world = World("devices")
     measure(world, options, 8, int(options.loop))
     measure(world, options, int(options.mib) << 20, 1)
+    measure_sum(world, options, int(options.mib) << 20)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import ad
-from plait import _core, _errors, _jax, _layout
+from plait import _core, _errors, _jax, _layout, _sites
 from plait._ops import Chain, Rules, active, aval_of, rules, spread, undonated
 
 EXACT, REPLICATED, CHECKED = 0, 1, 2  # the parameter `replicated`
@@ -75,12 +75,14 @@ def _is_one_value(params: dict) -> bool:
     return params["group"].checks or params["replicated"] != EXACT
 
 
-def _raise_if(is_different: Any, name: str) -> np.ndarray:
+def _raise_if(is_different: Any, name: str, site: int) -> np.ndarray:
     if np.any(is_different):
+        line = _core.site_text(site)
         raise _errors.ReplicationError(
             f"plait.ReplicationError: {name}: replicated=True, but the cotangents of its result "
             "differ between the ranks: one of them uses the value in its own way. Pass the value "
             "through plait.pvary there, or leave replicated=True away"
+            + (f" at {line}" if line else "")
         )
     return np.zeros(np.shape(is_different), np.float32)
 
@@ -95,6 +97,7 @@ def _differs(mine: Any, first: Any) -> Any:
 
 def _checked(name: str, chain: Chain, cts: Sequence, group: Any) -> list:
     """The cotangents, or a ReplicationError on all ranks."""
+    site = _sites.here() if chain.site is None else chain.site
     mine = [jax.lax.stop_gradient(ct) for ct in cts]
     first = chain.call("bcast", *mine, root=0, replicated=EXACT, donate=False, group=group)
     differs = [_differs(a, b) for a, b in zip(mine, first, strict=True)]
@@ -107,7 +110,7 @@ def _checked(name: str, chain: Chain, cts: Sequence, group: Any) -> list:
         group=group,
     )
     zero = jax.pure_callback(
-        lambda d: _raise_if(d, name),
+        lambda d: _raise_if(d, name, site),
         jax.ShapeDtypeStruct((), jnp.float32),
         differs,
         vmap_method="expand_dims",

@@ -28,20 +28,12 @@ def of_parts(
 def added(x: Any, mesh: Any, over: tuple[str, ...], spec: Spec) -> Any:
     """The sum along axis 0, which has one element for each device along the mesh axes `over`.
 
-    spec: how the other axes are split. Each device adds up its share of the sum, if the sum has an
-    axis; then the shares are joined.
+    spec: how the other axes are split.
     """
-    if not over:
-        return jnp.sum(x, axis=0)
-    n, *dims = x.shape
-    own = ((*spec[0], *over), *spec[1:]) if dims else ()
-    given = {"dims": (n, *_mesh_rules.padded(mesh, dims, own)), "shape": x.shape}
-    x = _mesh_rules.bind("redistribute", x, mesh, (over, *spec), ((), *own), **given)
-    total = jnp.sum(x, axis=0)
-    if not dims:
-        return total
-    whole = {"dims": dims, "shape": tuple(dims)}
-    return _mesh_rules.bind("redistribute", total, mesh, own, spec, **whole)
+    if over:
+        dims = (1, *x.shape[1:])
+        x = _mesh_rules.bind("sums", x, mesh, (over, *spec), ((), *spec), dims=dims)
+    return jnp.squeeze(x, 0)
 
 
 def _local(mesh: Any, avals: Sequence, ins: Sequence[Spec]) -> list:

@@ -148,14 +148,14 @@ def _norm(x: Array, order: Any, place: _mesh.Place) -> Array:
     size = jnp.abs(x)
     if order in (1, jnp.inf):
         axis = 0 if order == 1 else 1
-        sums = _redist.reduced(jnp.sum, size, place, (axis,))
+        sums = _redist.summed(size, place, (axis,))
         rest = _mesh.Place(place.mesh, (place.spec[1 - axis],))
         return _redist.reduced(_dense.largest, sums, rest, (0,))
     most = _redist.reduced(_dense.largest, size, place, (0, 1))
     if order == "max":
         return most
     scale = jnp.where((most > 0) & jnp.isfinite(most), most, jnp.ones((), most.dtype))
-    return scale * jnp.sqrt(_redist.reduced(jnp.sum, (size / scale) ** 2, place, (0, 1)))
+    return scale * jnp.sqrt(_redist.summed((size / scale) ** 2, place, (0, 1)))
 
 
 @_norm.defjvp

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching, mlir
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _args, _jax, _layout, _split
+from plait import _args, _jax, _split
 from plait._split import Spec, axes_of, explicit, parts, to_partition_spec
 
 
@@ -285,8 +285,8 @@ def locate(
     if mesh is not None and not hasattr(mesh, "axis_names"):
         raise TypeError(f"{name}: mesh is {type(mesh).__name__}; expected jax.sharding.Mesh")
     x = jnp.asarray(_args.as_array(x, name))  # eager derivatives may pass NumPy arrays
-    if x.ndim > _layout.MAX_NDIM or x.ndim < 1:
-        raise ValueError(f"{name}: an array of {x.ndim} axes; expected 1..{_layout.MAX_NDIM}")
+    if x.ndim < 1:
+        raise ValueError(f"{name}: an array of no axes; expected one or more")
     found = find_mesh(x, mesh, name)
     if found is None:
         if spec is not None and any(names_of(spec, x.ndim, name)):

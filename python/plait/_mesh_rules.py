@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax.interpreters import ad, batching
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _eager, _groups, _jax, _layout, _platforms, _sites, _split, _waves
+from plait import _eager, _groups, _jax, _layout, _merge, _platforms, _sites, _split, _waves
 from plait._ops import Chain, Rules, aval_of, rules
 from plait._split import Spec
 
@@ -191,7 +191,7 @@ def _adjoint_of(given: dict, aval: Any) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class Global:
-    """A global primitive: its name in the core, its adjoint, its attributes.
+    """A global primitive: its name, mostly in the core too, its adjoint, its attributes there.
 
     Parameters of all: room, the result's extents. If arrays may have padding at their tail: shape,
     that of the operand's data. Of redistribute, if an axis is dealt out: blocks of operand and
@@ -258,24 +258,34 @@ def _lower(
     devices = _groups.devices_of(g.name, ctx, 1 if mesh is None else mesh.size)
     axes = _axes_of(mesh, src, dst)
     group = _groups.along(tuple(grid_of(mesh).items()), tuple(axes.shape), devices)
-    params = g.attrs(axes, shape, src, dst, given)
+    dims, split, to, less = _merge.merged(g.name, shape, src, dst, given)
+    params = g.attrs(axes, dims, split, to, less)
     if params.get("waves") and "cuda" in _jax.lowering_platforms(ctx):
         return _waves.lower(ctx, x, given | {"mesh": mesh, "src": src, "dst": dst})
 
     def local(part: Any) -> Any:
-        return Chain().call(
+        result = Chain().call(
             g.name,
-            part,
+            part.reshape(local_shape(mesh, dims, split)),
             group=group,
-            out_shape=local_shape(mesh, given["room"], dst),
+            out_shape=local_shape(mesh, less["room"], to),
             out_dtype=jnp.dtype(given.get("dtype", ctx.avals_in[0].dtype)),
             donate=donate,
             site=site,
             **params,
         )[0]
+        return result.reshape(local_shape(mesh, given["room"], dst))
+
+    return lower_parts(ctx, x, local, len(devices), mesh, src, dst)
+
+
+def lower_parts(
+    ctx: Any, x: Any, local: Callable, n_devices: int, mesh: Any, src: Spec, dst: Spec
+) -> Any:
+    """Lowers a global primitive to a function of the devices' parts."""
 
     def whole(x: Any) -> list:
-        if len(devices) == 1:
+        if n_devices == 1:
             return [local(x)]
         own = jax.typeof(x).sharding
         where = _split.in_type(own.mesh if own.mesh.axis_names else mesh, src)
@@ -326,11 +336,6 @@ def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
     if all(d is None for d in dims):
         return g.primitive.bind(*args, **params), [None]
     x = jnp.moveaxis(args[0], dims[0], 0)
-    if x.ndim > _layout.MAX_NDIM:
-        raise ValueError(
-            f"plait.{g.name}: an array of {x.ndim} axes, those of jax.vmap among them; expected at "
-            f"most {_layout.MAX_NDIM}"
-        )
     mesh, src, dst, donate, site = (params.pop(k) for k in ("mesh", "src", "dst", "donate", "site"))
     front: tuple[str, ...] = ()
     typed = jax.typeof(x).sharding
@@ -344,6 +349,8 @@ def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
         front = told if x.shape[0] % _split.parts(mesh, told) == 0 else ()
     sides = (src, dst) if g.name == "redistribute" else ((*src, *dst),) * 2
     before, after = (_split.free(front, side) for side in sides)
+    params = g.batch(params, x.shape[0])
+    _check_axes(g, x.shape, (before, *src), (after, *dst), params)
     out = g.primitive.bind(
         _split.with_front(x, before),
         *args[1:],
@@ -352,9 +359,15 @@ def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
         dst=(after, *dst),
         donate=donate,
         site=site,
-        **g.batch(params, x.shape[0]),
+        **params,
     )
     return out, [0]
+
+
+def _check_axes(g: Global, dims: Sequence[int], src: Spec, dst: Spec, given: dict) -> None:
+    """ValueError for an array of more axes than the core has."""
+    if g.attrs is not None:
+        _merge.merged(g.name, dims, src, dst, given)
 
 
 def define(
@@ -425,14 +438,15 @@ def _run(run: Callable, x: Any, *anchor: Any, **params: Any) -> list:
     return run(x, *anchor, **params)
 
 
-def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
+def make(name: str, adjoint: str, batch: Callable, attrs: Any, lower: Callable = _lower) -> Global:
+    """A global primitive; lower: its rule, after itself."""
     g = Global(name, adjoint, attrs, batch, jex.Primitive("plait_mesh_" + name))
     define(
         g.primitive,
         results=lambda aval, *anchor, dst, room, dtype=None, **rest: [
             _split.typed(aval, room, dtype, dst)
         ],
-        lower=functools.partial(_lower, g),
+        lower=functools.partial(lower, g),
         jvp=functools.partial(_jvp, g),
         transpose=functools.partial(_transpose, g),
         donated=lambda args, params: (0,) if params["donate"] else (),
@@ -444,12 +458,16 @@ def _make(name: str, adjoint: str, attrs: Callable, batch: Callable) -> Global:
 
 @functools.cache
 def globals_() -> dict[str, Global]:
-    """The global primitives by the name of the core's operation."""
+    """The global primitives by name, most of them that of the core's operation."""
+    from plait import _mesh_sums
+
     made = (
-        _make("redistribute", "redistribute", _attrs_redist, _batch_redist),
-        _make("fft", "fft", _attrs_fft, _batch_fft),
-        _make("halo_exchange", "halo_reduce", _attrs_halo, _batch_halo),
-        _make("halo_reduce", "halo_exchange", _attrs_halo, _batch_halo),
+        make("redistribute", "redistribute", _batch_redist, _attrs_redist),
+        make("fft", "fft", _batch_fft, _attrs_fft),
+        make("halo_exchange", "halo_reduce", _batch_halo, _attrs_halo),
+        make("halo_reduce", "halo_exchange", _batch_halo, _attrs_halo),
+        make("sums", "copies", _batch_redist, None, _mesh_sums.lower_sums),
+        make("copies", "sums", _batch_redist, None, _mesh_sums.lower_copies),
     )
     return {g.name: g for g in made}
 
@@ -473,4 +491,6 @@ def bind(
     is_alike = local_shape(mesh, x.shape, src) == local_shape(mesh, dims, dst)
     is_alike = is_alike and given.get("dtype", x.dtype) == x.dtype
     params = {"mesh": mesh, "src": src, "dst": dst, "room": dims, "donate": donate and is_alike}
-    return globals_()[name].primitive.bind(x, **params, **given, site=_sites.here())[0]
+    g = globals_()[name]
+    _check_axes(g, x.shape, src, dst, given | {"room": dims})
+    return g.primitive.bind(x, **params, **given, site=_sites.here())[0]

@@ -33,7 +33,8 @@ def send(
     Raises: TypeError, ValueError for ranks and tags; TypeError for derivatives without token;
     at run time `plait.ArgumentError` for a tag above MPI's largest, and in a traced program for a
     rank that does not exist (a branch that is never taken may name such a rank);
-    MismatchError and TruncationError on both partners as in `recv`.
+    MismatchError and TruncationError on both partners as in `recv`; for a message of at most 64 KiB
+    perhaps from the next operation on the communicator.
     Adjoint: recv from ``dest`` with the same tag.
     Source: MPI 4.0, 3.2.1 (MPI_Send); oracle ``tests/python/oracle.py::send``.
 

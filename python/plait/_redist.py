@@ -150,14 +150,44 @@ def reduced(
     keepdims: bool = False,
     **named: Any,
 ) -> Any:
-    """jnp.sum or jnp.max of a global array: of each device's part, then of the partial results."""
-    if place.mesh is None or 0 in x.shape:  # no elements: no sums, no parts
+    """A function such as jnp.max of a global array: of all parts, then of the partial results."""
+    if place.mesh is None or 0 in x.shape:  # no elements: no parts
         return function(x, axis=axes, keepdims=keepdims, **named)
     x = _partial(function, place, axes, tuple(named.items()))(x)
-    whole = tuple(() if a in axes else names for a, names in enumerate(place.spec))
+    whole = _whole_along(axes, place.spec)
     if whole != place.spec:
         x = _mesh_rules.bind("redistribute", x, place.mesh, place.spec, whole, shape=x.shape)
     return function(x, axis=axes, keepdims=keepdims, **named)
+
+
+def summed(
+    x: Any, place: _mesh.Place, axes: tuple[int, ...], keepdims: bool = False, dtype: Any = None
+) -> Any:
+    """jnp.sum of a global array: of each device's part, then over the devices."""
+    if place.mesh is None or 0 in x.shape:
+        return jnp.sum(x, axis=axes, keepdims=keepdims, dtype=dtype)
+    aval = jax.ShapeDtypeStruct((1,), x.dtype)
+    total = jax.eval_shape(functools.partial(jnp.sum, dtype=dtype), aval).dtype
+    wide = _added_in(total)
+    x = x.astype(total) if total.kind == "b" else x
+    x = _partial(jnp.sum, place, axes, (("dtype", wide),))(x)
+    whole = _whole_along(axes, place.spec)
+    if whole != place.spec:
+        dims = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
+        x = _mesh_rules.bind("sums", x, place.mesh, place.spec, whole, dims=dims)
+    x = x.astype(total)
+    return x if keepdims else jnp.squeeze(x, axes)
+
+
+def _added_in(dtype: Any) -> Any:
+    """The dtype in which sums over devices are made; half precision would be rounded each time."""
+    if jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4:
+        return jnp.dtype(jnp.float32)
+    return jnp.dtype(jnp.int32) if dtype.kind == "b" else dtype
+
+
+def _whole_along(axes: tuple[int, ...], spec: _split.Spec) -> _split.Spec:
+    return tuple(() if a in axes else names for a, names in enumerate(spec))
 
 
 def sum(  # noqa: A001 - the name is part of the interface
@@ -172,15 +202,15 @@ def sum(  # noqa: A001 - the name is part of the interface
 ) -> Array:
     """Sum a global array over some of its axes, or all; every device gets the same bits.
 
-    Each device adds up its part. The partial sums are gathered and added in order, so that
-    the result does not depend on timing. ``dtype`` is the dtype of the sums and of the result, as
-    in `jax.numpy.sum`. ``shape`` is the shape of the data in an array with padding at its tail;
+    Each device adds up its part. The partial sums are added as by `allreduce`, in an order that
+    does not depend on timing. ``dtype`` is the dtype of the sums and of the result, as in
+    `jax.numpy.sum`. ``shape`` is the shape of the data in an array with padding at its tail;
     the padding is not added.
 
     Collective: over the mesh, in program order.
     Shapes: the summed axes disappear, or have extent 1 with ``keepdims``.
     Raises: ValueError for an axis out of bounds.
-    Adjoint: the cotangent on every element, without communication for ``axis=None``.
+    Adjoint: the cotangent on every element, without communication.
     Source: own; oracle ``tests/python/oracle.py::sum``.
 
     Example:
@@ -198,4 +228,4 @@ def sum(  # noqa: A001 - the name is part of the interface
         return jnp.sum(x, dtype=kept)
     x, place = _mesh.locate(x, mesh, spec, "sum", is_any_size=True)
     x = _mesh.only_data(x, data)
-    return reduced(jnp.sum, x, place, axes, keepdims, dtype=kept)
+    return summed(x, place, axes, keepdims, kept)

@@ -31,7 +31,6 @@ from plait import (
     _sites,
     _split,
 )
-from plait._coll_rules import EXACT, SUM
 from plait._dealt import Deal, Matrix
 from plait._ops import Chain, Rules, rules
 from plait._split import Spec
@@ -133,64 +132,16 @@ def rows_of(shape: tuple[int, int], dtype: Any, deal: Deal, block: int | None) -
 # ---- what is whole on all devices ----------------------------------------------------------------
 
 
-def _sums_results(aval: Any, *, deal: Deal, site: int) -> list:
-    shape = (aval.shape[0] // deal.n_ranks, aval.shape[1])
-    return [_split.typed(aval, shape, aval.dtype, WHOLE)]
-
-
-def _sums_lower(ctx: Any, x: Any, *, deal: Deal, site: int) -> Any:
-    given = {"reduce": SUM, "replicated": EXACT, "donate": False, "site": site}
-    given["group"] = _dense_rules.group_for("qr", ctx, deal)
-
-    def local(part: Any) -> list:
-        return Chain().call("allreduce", part, **given)
-
-    return _lower_mapped(ctx, local, x, deal, (deal.axes, ()), WHOLE)
-
-
-def _copies_results(aval: Any, *, deal: Deal, site: int) -> list:
-    shape = (aval.shape[0] * deal.n_ranks, aval.shape[1])
-    return [_split.typed(aval, shape, aval.dtype, (deal.axes, ()))]
-
-
-def _copies_lower(ctx: Any, x: Any, *, deal: Deal, site: int) -> Any:
-    return _lower_mapped(ctx, lambda part: [part], x, deal, WHOLE, (deal.axes, ()))
-
-
-def _lower_mapped(
-    ctx: Any, local: Callable, x: Any, deal: Deal, source: Spec, *results: Spec
-) -> Any:
-    mapped = _mesh_rules.on_parts(local, deal.mesh, [source], [*results])
-    return _jax.lower_traced(ctx, mapped, [x])
-
-
-def _linear_jvp(name: str, primals: Sequence, tangents: Sequence, **params: Any) -> tuple:
-    results = primitives()[name].bind(*primals, **params)
-    if type(tangents[0]) is ad.Zero:
-        return results, [_jax.zero_tangent(results[0])]
-    return results, primitives()[name].bind(tangents[0], **params)
-
-
-def _linear_transpose(adjoint: str, cts: Sequence, x: Any, **params: Any) -> list:
-    return primitives()[adjoint].bind(ad.instantiate_zeros(cts[0]), **params)
-
-
-def _linear_batch(name: str, axis: Any, args: Sequence, dims: Sequence, **params: Any) -> tuple:
-    """A batch lies side by side."""
-    x = jnp.moveaxis(args[0], dims[0], 1)
-    n_batch, n = x.shape[1:]
-    [y] = primitives()[name].bind(x.reshape(x.shape[0], n_batch * n), **params)
-    return [y.reshape(y.shape[0], n_batch, n)], [1]
-
-
 def _sums(deal: Deal, parts: Any) -> Any:
     """The sum of all devices' matrices, which are stacked."""
-    return primitives()["sums"].bind(parts, deal=deal, site=_sites.here())[0]
+    dims = (parts.shape[0] // deal.n_ranks, parts.shape[1])
+    return _mesh_rules.bind("sums", parts, deal.mesh, (deal.axes, ()), WHOLE, dims=dims)
 
 
 def _copies(deal: Deal, x: Any) -> Any:
     """Each device's own copy of a matrix, stacked. The adjoint of `_sums`."""
-    return primitives()["copies"].bind(x, deal=deal, site=_sites.here())[0]
+    dims = (x.shape[0] * deal.n_ranks, x.shape[1])
+    return _mesh_rules.bind("copies", x, deal.mesh, WHOLE, (deal.axes, ()), dims=dims)
 
 
 # ---- products ------------------------------------------------------------------------------------
@@ -282,7 +233,8 @@ def _tsqr_lower(ctx: Any, x: Any, *, rows: Rows, without_q: bool, site: int) -> 
         return q_and_r[1:] if without_q else q_and_r
 
     results = [WHOLE] if without_q else [rows.spec, WHOLE]
-    return _lower_mapped(ctx, local, x, rows.deal, rows.spec, *results)
+    mapped = _mesh_rules.on_parts(local, rows.deal.mesh, [rows.spec], results)
+    return _jax.lower_traced(ctx, mapped, [x])
 
 
 def _tsqr_batch(
@@ -295,7 +247,7 @@ def _tsqr_batch(
         results = jax.vmap(by_columns, dims[0])(args[0])
         return results, [0] * len(results)
     params = {"rows": rows, "without_q": without_q, "site": site}
-    return _dense_batch.one_by_one(primitives()["tsqr"], args, dims, params)
+    return _dense_batch.one_by_one(_primitive(), args, dims, params)
 
 
 def _tsqr_jvp(
@@ -304,7 +256,7 @@ def _tsqr_jvp(
     """As in `_dense_qr.qr`."""
     if type(tangents[0]) is ad.Zero:
         params = {"rows": rows, "without_q": without_q, "site": site}
-        results = primitives()["tsqr"].bind(primals[0], **params)
+        results = _primitive().bind(primals[0], **params)
         return results, [_jax.zero_tangent(x) for x in results]
     q, r = qr(rows, primals[0])
     dx_r = _solved(rows, tangents[0], r)
@@ -318,37 +270,23 @@ def _tsqr_jvp(
 
 
 @functools.cache
-def primitives() -> dict[str, Any]:
-    """By name: the factorization, the sum over the devices, and its adjoint."""
-    made = {name: jex.Primitive("plait_mesh_" + name) for name in ("tsqr", "sums", "copies")}
+def _primitive() -> Any:
+    made = jex.Primitive("plait_mesh_tsqr")
     _mesh_rules.define(
-        made["tsqr"], results=_tsqr_results, lower=_tsqr_lower, batch=_tsqr_batch, jvp=_tsqr_jvp
+        made, results=_tsqr_results, lower=_tsqr_lower, batch=_tsqr_batch, jvp=_tsqr_jvp
     )
-    linear = {
-        "sums": (_sums_results, _sums_lower, "copies"),
-        "copies": (_copies_results, _copies_lower, "sums"),
-    }
-    for name, (results, lower, adjoint) in linear.items():
-        _mesh_rules.define(
-            made[name],
-            results=results,
-            lower=lower,
-            batch=functools.partial(_linear_batch, name),
-            jvp=functools.partial(_linear_jvp, name),
-            transpose=functools.partial(_linear_transpose, adjoint),
-        )
     return made
 
 
 def qr(rows: Rows, x: Any) -> tuple:
     """Q, split as x, and R, whole."""
-    q, r = primitives()["tsqr"].bind(x, rows=rows, without_q=False, site=_sites.here())
+    q, r = _primitive().bind(x, rows=rows, without_q=False, site=_sites.here())
     return q, r.T
 
 
 def r_alone(rows: Rows, x: Any) -> Any:
     """R, whole, in half of the time."""
-    [r] = primitives()["tsqr"].bind(x, rows=rows, without_q=True, site=_sites.here())
+    [r] = _primitive().bind(x, rows=rows, without_q=True, site=_sites.here())
     return r.T
 
 
