@@ -191,7 +191,9 @@ def _adjoint_of(given: dict, aval: Any) -> dict:
 
 @dataclasses.dataclass(frozen=True)
 class Global:
-    """A global primitive: its name, mostly in the core too, its adjoint, its attributes there.
+    """A global primitive: its name, its adjoint, attributes of the core's operation of that name.
+
+    attrs: None if there is no such operation (`_mesh_sums`).
 
     Parameters of all: room, the result's extents. If arrays may have padding at their tail: shape,
     that of the operand's data. Of redistribute, if an axis is dealt out: blocks of operand and
@@ -202,7 +204,7 @@ class Global:
 
     name: str
     adjoint: str
-    attrs: Callable[..., dict]
+    attrs: Callable[..., dict] | None
     batch: Callable[[dict, int], dict]
     primitive: Any
 
@@ -365,7 +367,7 @@ def _batch(g: Global, axis: Any, args: Sequence, dims: Sequence, **params: Any) 
 
 
 def _check_axes(g: Global, dims: Sequence[int], src: Spec, dst: Spec, given: dict) -> None:
-    """ValueError for an array of more axes than the core has."""
+    """ValueError for an array of more axes than the core has; allreduce has no such limit."""
     if g.attrs is not None:
         _merge.merged(g.name, dims, src, dst, given)
 
@@ -438,8 +440,10 @@ def _run(run: Callable, x: Any, *anchor: Any, **params: Any) -> list:
     return run(x, *anchor, **params)
 
 
-def make(name: str, adjoint: str, batch: Callable, attrs: Any, lower: Callable = _lower) -> Global:
-    """A global primitive; lower: its rule, after itself."""
+def _make(
+    name: str, adjoint: str, batch: Callable, attrs: Callable | None, lower: Callable = _lower
+) -> Global:
+    """A global primitive; lower: its rule for JAX, which gets the primitive first."""
     g = Global(name, adjoint, attrs, batch, jex.Primitive("plait_mesh_" + name))
     define(
         g.primitive,
@@ -462,12 +466,12 @@ def globals_() -> dict[str, Global]:
     from plait import _mesh_sums
 
     made = (
-        make("redistribute", "redistribute", _batch_redist, _attrs_redist),
-        make("fft", "fft", _batch_fft, _attrs_fft),
-        make("halo_exchange", "halo_reduce", _batch_halo, _attrs_halo),
-        make("halo_reduce", "halo_exchange", _batch_halo, _attrs_halo),
-        make("sums", "copies", _batch_redist, None, _mesh_sums.lower_sums),
-        make("copies", "sums", _batch_redist, None, _mesh_sums.lower_copies),
+        _make("redistribute", "redistribute", _batch_redist, _attrs_redist),
+        _make("fft", "fft", _batch_fft, _attrs_fft),
+        _make("halo_exchange", "halo_reduce", _batch_halo, _attrs_halo),
+        _make("halo_reduce", "halo_exchange", _batch_halo, _attrs_halo),
+        _make("sums", "copies", _batch_redist, None, _mesh_sums.lower_sums),
+        _make("copies", "sums", _batch_redist, None, _mesh_sums.lower_copies),
     )
     return {g.name: g for g in made}
 

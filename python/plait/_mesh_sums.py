@@ -59,8 +59,7 @@ def lower_copies(
     src: Spec,
     dst: Spec,
     room: Sequence[int],
-    donate: bool,
-    site: int,
+    **_rest: Any,
 ) -> Any:
     """JAX's rule for ``copies``."""
     devices = _groups.devices_of("sum", ctx, 1 if mesh is None else mesh.size)

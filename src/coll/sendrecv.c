@@ -45,10 +45,11 @@ static plait_status_t sendrecv_plan(const void *params, const plait_problem_t *p
     PLAIT_TRY(plait_array_size(&problem->args[0], &native.n, &n_bytes));
     PLAIT_TRY(plait_array_size(&problem->rets[0], &native.n_recv, &n_bytes));
     PLAIT_TRY(plait_plan_create(
-        problem, &plan, "sendrecv(%s[%lld] -> %s, %s[%lld] <- %s)",
+        problem, &plan, "sendrecv(%s[%lld] -> %s, tag %d; %s[%lld] <- %s, tag %s)",
         plait_dtype_name(native.dtype), (long long)native.n,
-        plait_rank_text(native.dest).text, plait_dtype_name(native.recv_dtype),
-        (long long)native.n_recv, plait_rank_text(native.source).text));
+        plait_rank_text(native.dest).text, native.send_tag,
+        plait_dtype_name(native.recv_dtype), (long long)native.n_recv,
+        plait_rank_text(native.source).text, plait_tag_text(native.recv_tag).text));
     native.src_slot = plait_slot_arg(plan, 0);
     native.template_slot = plait_slot_arg(plan, 1);
     native.dst_slot = plait_slot_ret(plan, 0);
