@@ -47,8 +47,9 @@ def as_complex(x: Any, name: str) -> Any:
 
 def as_floating(x: Any, name: str) -> Any:
     """The operand in single or double precision, real or complex."""
+    x = _args.as_float(x)
     kinds = (jnp.complexfloating, jnp.float32, jnp.float64)
-    if not (_args.is_exact(x) or any(jnp.issubdtype(x.dtype, kind) for kind in kinds)):
+    if not any(jnp.issubdtype(x.dtype, kind) for kind in kinds):
         known = "float32, float64, complex or integers"
         raise TypeError(f"{name}: operand of dtype {x.dtype.name}; expected {known}")
     if jnp.issubdtype(x.dtype, jnp.complexfloating):

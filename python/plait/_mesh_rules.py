@@ -470,8 +470,8 @@ def globals_() -> dict[str, Global]:
         _make("fft", "fft", _batch_fft, _attrs_fft),
         _make("halo_exchange", "halo_reduce", _batch_halo, _attrs_halo),
         _make("halo_reduce", "halo_exchange", _batch_halo, _attrs_halo),
-        _make("sums", "copies", _batch_redist, None, _mesh_sums.lower_sums),
-        _make("copies", "sums", _batch_redist, None, _mesh_sums.lower_copies),
+        _make("sums", "copies", _batch_redist, None, _mesh_sums.lower),
+        _make("copies", "sums", _batch_redist, None, _mesh_sums.lower),
     )
     return {g.name: g for g in made}
 

@@ -22,7 +22,11 @@ def _added(x: Any, room: Sequence[int]) -> Any:
     return x
 
 
-def lower_sums(
+def _repeated(x: Any, room: Sequence[int]) -> Any:
+    return jnp.tile(x, [n // k for n, k in zip(room, x.shape, strict=True)])
+
+
+def lower(
     g: _mesh_rules.Global,
     ctx: Any,
     x: Any,
@@ -34,39 +38,24 @@ def lower_sums(
     donate: bool,
     site: int,
 ) -> Any:
-    """JAX's rule for ``sums``."""
+    """JAX's rule for both."""
     devices = _groups.devices_of("sum", ctx, 1 if mesh is None else mesh.size)
+    is_sum = g.name == "sums"
+    given = {"reduce": SUM, "replicated": EXACT, "donate": donate, "site": site}
+    if is_sum:
+        given["group"] = _group(mesh, src, dst, devices)
+
+    def local(part: Any) -> Any:
+        if len(devices) == 1:
+            return _added(part, room) if is_sum else _repeated(part, room)
+        return Chain().call("allreduce", part, **given)[0] if is_sum else part
+
+    return _mesh_rules.lower_parts(ctx, x, local, len(devices), mesh, src, dst)
+
+
+def _group(mesh: Any, src: Spec, dst: Spec, devices: tuple) -> _groups.Group:
+    """The devices along the mesh axes that split the operand and not the result."""
     grid = tuple(_mesh_rules.grid_of(mesh).items())
     kept = {name for axes in dst for name in axes}
     over = {name for axes in src for name in axes} - kept
-    group = _groups.along(grid, tuple(name for name, _ in grid if name in over), devices)
-    given = {"reduce": SUM, "replicated": EXACT, "donate": donate, "group": group, "site": site}
-
-    def local(part: Any) -> Any:
-        if len(devices) == 1:
-            return _added(part, room)
-        return Chain().call("allreduce", part, **given)[0]
-
-    return _mesh_rules.lower_parts(ctx, x, local, len(devices), mesh, src, dst)
-
-
-def lower_copies(
-    g: _mesh_rules.Global,
-    ctx: Any,
-    x: Any,
-    *anchor: Any,
-    mesh: Any,
-    src: Spec,
-    dst: Spec,
-    room: Sequence[int],
-    **_rest: Any,
-) -> Any:
-    """JAX's rule for ``copies``."""
-    devices = _groups.devices_of("sum", ctx, 1 if mesh is None else mesh.size)
-
-    def local(part: Any) -> Any:
-        if len(devices) == 1:
-            return jnp.tile(part, [n // k for n, k in zip(room, part.shape, strict=True)])
-        return part
-
-    return _mesh_rules.lower_parts(ctx, x, local, len(devices), mesh, src, dst)
+    return _groups.along(grid, tuple(name for name, _ in grid if name in over), devices)

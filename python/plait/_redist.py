@@ -166,24 +166,18 @@ def summed(
     """jnp.sum of a global array: of each device's part, then over the devices."""
     if place.mesh is None or 0 in x.shape:
         return jnp.sum(x, axis=axes, keepdims=keepdims, dtype=dtype)
-    aval = jax.ShapeDtypeStruct((1,), x.dtype)
-    total = jax.eval_shape(functools.partial(jnp.sum, dtype=dtype), aval).dtype
-    wide = _added_in(total)
-    x = x.astype(total) if total.kind == "b" else x
+    kept, wide = x.dtype if dtype is None else dtype, dtype
+    if jnp.issubdtype(kept, jnp.floating) and kept.itemsize < 4:  # else rounded each time
+        wide = jnp.dtype(jnp.float32)
+    elif dtype == jnp.dtype(bool):  # which has no sums
+        x, wide = x.astype(dtype), jnp.dtype(jnp.int32)
     x = _partial(jnp.sum, place, axes, (("dtype", wide),))(x)
     whole = _whole_along(axes, place.spec)
     if whole != place.spec:
         dims = tuple(1 if a in axes else n for a, n in enumerate(x.shape))
         x = _mesh_rules.bind("sums", x, place.mesh, place.spec, whole, dims=dims)
-    x = x.astype(total)
+    x = x if wide is dtype else x.astype(kept)
     return x if keepdims else jnp.squeeze(x, axes)
-
-
-def _added_in(dtype: Any) -> Any:
-    """The dtype in which sums over devices are made; half precision would be rounded each time."""
-    if jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize < 4:
-        return jnp.dtype(jnp.float32)
-    return jnp.dtype(jnp.int32) if dtype.kind == "b" else dtype
 
 
 def _whole_along(axes: tuple[int, ...], spec: _split.Spec) -> _split.Spec:

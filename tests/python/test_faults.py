@@ -45,7 +45,11 @@ WANT = {
     "known calls in a loop": ("MismatchError", "call this operation with different arguments", 1),
     "truncation": ("TruncationError", "it has 32 bytes of float32, the receiver expects 12", 1),
     "message dtypes": ("MismatchError", "int32", 1),
-    "half of a ring": ("MismatchError", "sendrecv(float32[4] -> PROC_NULL, tag 0; float32[4] <- ", 1),
+    "half of a ring": (
+        "MismatchError",
+        "sendrecv(float32[4] -> PROC_NULL, tag 0; float32[4] <- ",
+        1,
+    ),
     "receives": ("MismatchError", "recv(float32[4] <- ", 1),
     **dict.fromkeys(
         ("own receive", "own tags", "lone receive"), ("MismatchError", "waits for itself", 1)
