@@ -48,7 +48,10 @@ def largest(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """
     kind = jnp.dtype(f"int{jnp.finfo(x.dtype).bits}")
     bits = lax.bitcast_convert_type(x, kind) & np.array(np.iinfo(kind).max, kind)  # without sign
-    return lax.bitcast_convert_type(jnp.max(bits, axis=axis, keepdims=keepdims), x.dtype)
+    for a in range(x.ndim) if axis is None else axis:  # XLA vectorizes all but the last
+        bits = jnp.max(bits, axis=a, keepdims=True)
+    bits = bits if keepdims else jnp.squeeze(bits, axis)
+    return lax.bitcast_convert_type(bits, x.dtype)
 
 
 def by_parts(function: Callable, x: Any) -> Any:

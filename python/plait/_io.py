@@ -1,70 +1,26 @@
 """Global arrays and the world outside: parts of processes, host memory, files."""
 
 import contextlib
+import functools
 import math
 import operator
 import os
 import secrets
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 from jax.sharding import Mesh, NamedSharding
-from plait import _args, _errors, _files, _mesh, _mesh_rules, _move, _team
+from plait import _args, _boxes, _errors, _files, _mesh, _mesh_rules, _move, _team
+from plait._boxes import Box
 
-Box = tuple[tuple[int, int], ...]  # lo and hi along each axis
+Parts = list[tuple[np.ndarray, Box]]  # data of this process, and where they lie
 
-
-# ---- who has what --------------------------------------------------------------------------------
-
-
-def _box(index: Sequence[slice], dims: Sequence[int], data: Sequence[int]) -> Box:
-    """The part of a shard that is data."""
-    box = []
-    for part, n, m in zip(index, dims, data, strict=True):
-        lo, hi, _ = part.indices(n)
-        box.append((min(lo, m), min(hi, m)))
-    return tuple(box)
-
-
-def _extents(box: Box) -> tuple[int, ...]:
-    return tuple(hi - lo for lo, hi in box)
-
-
-def _cut(box: Box) -> tuple[slice, ...]:
-    """Where the data of a shard lies within the shard."""
-    return tuple(slice(0, n) for n in _extents(box))
-
-
-def _place(box: Box) -> tuple[slice, ...]:
-    """Where the data of a shard lies within the whole."""
-    return tuple(slice(lo, hi) for lo, hi in box)
-
-
-def _boxes(sharding: Any, dims: tuple[int, ...], data: tuple[int, ...]) -> dict[Any, Box]:
-    """The box of every device, in the order of its mesh."""
-    found = sharding.devices_indices_map(dims)
-    order = list(sharding.mesh.devices.flat) if isinstance(sharding, NamedSharding) else found
-    return {device: _box(found[device], dims, data) for device in order}
-
-
-def _owned(boxes: dict[Any, Box]) -> dict[Any, Box]:
-    """Each box once: with the first device that has it; empty boxes with no device."""
-    seen: set[Box] = set()
-    owned = {}
-    for device, box in boxes.items():
-        if box not in seen and math.prod(_extents(box)):
-            owned[device] = box
-            seen.add(box)
-    return owned
-
-
-def _parts(x: Array) -> dict[Any, Any]:
-    """The shards of this process by device."""
-    return {shard.device: shard.data for shard in x.addressable_shards}
+SLAB_BYTES = 4 << 20
+SHORT_BYTES = 128 << 10  # of a run: a system call costs as much as copying so many
 
 
 def _array(x: Any, name: str) -> Array:
@@ -86,6 +42,20 @@ def _is_mine(device: Any) -> bool:
     return device.process_index == jax.process_index()
 
 
+def _memory(shape: Sequence[int], dtype: Any) -> np.ndarray:
+    """Host memory that XLA's CPU client takes as it is, without a copy: at a multiple of 64 B."""
+    n = math.prod(shape) * dtype.itemsize
+    room = np.empty(n + 64, np.uint8)
+    start = -room.ctypes.data % 64
+    return room[start : start + n].view(dtype).reshape(shape)
+
+
+def _copied(part: np.ndarray, dtype: Any) -> np.ndarray:
+    copy = _memory(part.shape, dtype)
+    copy[...] = part
+    return copy
+
+
 def _assemble(
     sharding: NamedSharding, dims: tuple[int, ...], parts: dict[Any, np.ndarray], dtype: Any
 ) -> Array:
@@ -95,7 +65,8 @@ def _assemble(
     for device, part in parts.items():
         whole = part
         if part.shape != shard:
-            whole = np.zeros(shard, dtype)
+            whole = _memory(shard, dtype)
+            whole[...] = 0
             whole[tuple(slice(0, n) for n in part.shape)] = part
         arrays.append(jax.device_put(whole, device))
     return jax.make_array_from_single_device_arrays(dims, sharding, arrays, dtype=dtype)
@@ -131,16 +102,16 @@ def from_local(local: Any, sharding: NamedSharding, *, shape: Sequence[int]) -> 
     _check_sharding(sharding, "from_local")
     names = _mesh.names_of(sharding.spec, len(data), "from_local")
     dims = _mesh_rules.padded(sharding.mesh, data, names)
-    boxes = {d: b for d, b in _boxes(sharding, dims, data).items() if _is_mine(d)}
+    boxes = {d: b for d, b in _boxes.of_devices(sharding, dims, data).items() if _is_mine(d)}
     given = list(local) if isinstance(local, list | tuple) else [local]
     if len(given) != len(boxes):
         raise ValueError(f"from_local: {len(given)} parts for {len(boxes)} devices of this process")
     parts = {d: np.asarray(part) for d, part in zip(boxes, given, strict=True)}
     for i, (device, part) in enumerate(parts.items()):
-        if part.shape != _extents(boxes[device]):
+        if part.shape != _boxes.extents(boxes[device]):
             raise ValueError(
                 f"from_local: part {i} has shape {part.shape}; device {device.id} owns "
-                f"{_extents(boxes[device])} of {data}"
+                f"{_boxes.extents(boxes[device])} of {data}"
             )
     dtypes = {part.dtype for part in parts.values()}
     if len(dtypes) > 1:
@@ -148,7 +119,7 @@ def from_local(local: Any, sharding: NamedSharding, *, shape: Sequence[int]) -> 
             f"from_local: parts of {', '.join(sorted(map(str, dtypes)))}; expected one dtype"
         )
     dtype = jax.dtypes.canonicalize_dtype(dtypes.pop() if dtypes else np.float32)
-    return _assemble(sharding, dims, {d: p.astype(dtype) for d, p in parts.items()}, dtype)
+    return _assemble(sharding, dims, {d: _copied(p, dtype) for d, p in parts.items()}, dtype)
 
 
 def to_local(x: Array, *, shape: Sequence[int] | None = None) -> list[np.ndarray]:
@@ -168,9 +139,9 @@ def to_local(x: Array, *, shape: Sequence[int] | None = None) -> list[np.ndarray
     """
     x = _array(x, "to_local")
     data = _mesh.data_of(shape, x.shape, 0, "to_local")
-    parts = _parts(x)
-    boxes = _boxes(x.sharding, x.shape, data)
-    return [np.asarray(parts[d])[_cut(box)] for d, box in boxes.items() if d in parts]
+    parts = _boxes.parts(x)
+    boxes = _boxes.of_devices(x.sharding, x.shape, data)
+    return [np.asarray(parts[d])[_boxes.within(box)] for d, box in boxes.items() if d in parts]
 
 
 def gather_to_host(
@@ -200,11 +171,11 @@ def gather_to_host(
             f"gather_to_host: root is {root}; {len(team.processes)} processes have a part of "
             f"the array, expected 0 to {len(team.processes) - 1}"
         )
-    owned, parts = _owned(_boxes(x.sharding, x.shape, data)), _parts(x)
-    mine = [np.asarray(parts[d])[_cut(b)] for d, b in owned.items() if d in parts]
-    flat = np.frombuffer(b"".join(part.tobytes() for part in mine), np.uint8)
+    owned, parts = _boxes.owned(_boxes.of_devices(x.sharding, x.shape, data)), _boxes.parts(x)
+    mine = [(np.asarray(parts[d])[_boxes.within(b)], b) for d, b in owned.items() if d in parts]
     comm = team.comm
     if comm is not None:
+        flat = _flat(mine, x.dtype)
         counts = [_bytes_of(owned, process, x.dtype) for process in team.processes]
         if root is None:
             flat = np.asarray(_move.allgatherv(flat, counts, comm=comm))
@@ -212,44 +183,38 @@ def gather_to_host(
             flat = np.asarray(_move.gatherv(flat, counts, root, comm=comm))
             if comm.rank != root:
                 return None
-    return _joined(flat, owned, team.processes, data, x.dtype)
-
-
-def _bytes_of(owned: dict[Any, Box], process: int, dtype: Any) -> int:
-    sizes = [math.prod(_extents(b)) for d, b in owned.items() if d.process_index == process]
-    return sum(sizes) * dtype.itemsize
-
-
-def _joined(
-    flat: np.ndarray, owned: dict[Any, Box], processes: Sequence[int], data: tuple, dtype: Any
-) -> np.ndarray:
-    """The whole from the boxes of all processes, in order."""
-    whole, at = np.empty(data, dtype), 0
-    for process in processes:
-        for device, box in owned.items():
-            if device.process_index == process:
-                n = math.prod(_extents(box)) * dtype.itemsize
-                whole[_place(box)] = flat[at : at + n].view(dtype).reshape(_extents(box))
-                at += n
+        theirs = [b for p in team.processes for d, b in owned.items() if d.process_index == p]
+        mine = list(_apart(flat, theirs, x.dtype))
+    whole = np.empty(data, x.dtype)
+    for part, box in mine:
+        whole[_boxes.place(box)] = part
     return whole
 
 
+def _bytes_of(owned: dict[Any, Box], process: int, dtype: Any) -> int:
+    sizes = [math.prod(_boxes.extents(b)) for d, b in owned.items() if d.process_index == process]
+    return sum(sizes) * dtype.itemsize
+
+
+def _flat(parts: Parts, dtype: Any) -> np.ndarray:
+    """The bytes of the parts, one after the other."""
+    flat = np.empty(sum(part.nbytes for part, _ in parts), np.uint8)
+    rooms = _apart(flat, [box for _, box in parts], dtype)
+    for (room, _), (part, _) in zip(rooms, parts, strict=True):
+        room[...] = part
+    return flat
+
+
+def _apart(flat: np.ndarray, boxes: Sequence[Box], dtype: Any) -> Iterator[tuple[np.ndarray, Box]]:
+    """The parts in these bytes, with their boxes."""
+    at = 0
+    for box in boxes:
+        n = math.prod(_boxes.extents(box)) * dtype.itemsize
+        yield flat[at : at + n].view(dtype).reshape(_boxes.extents(box)), box
+        at += n
+
+
 # ---- files ---------------------------------------------------------------------------------------
-
-
-def _runs(box: Box, shape: tuple[int, ...]) -> Iterator[tuple[int, tuple[int, ...], int]]:
-    """Contiguous runs of a box in the file: first element, index in the box, elements."""
-    extents = _extents(box)
-    k = len(shape)
-    while k > 0 and extents[k - 1] == shape[k - 1]:
-        k -= 1
-    k = max(k - 1, 0)  # loops over the axes before this one
-    strides = [math.prod(shape[a + 1 :]) for a in range(len(shape))]
-    n = math.prod(extents[k:])
-    for index in np.ndindex(*extents[:k]) if n else ():
-        start = sum(s * (lo + i) for s, (lo, _), i in zip(strides, box, index, strict=False))
-        start += sum(s * lo for s, (lo, _) in zip(strides[k:], box[k:], strict=True))
-        yield start, index, n
 
 
 def _move_all(move: Callable, view: memoryview, offset: int) -> None:
@@ -262,9 +227,47 @@ def _move_all(move: Callable, view: memoryview, offset: int) -> None:
 
 
 def _transfer(move: Callable, part: np.ndarray, box: Box, shape: tuple, offset: int) -> None:
-    for start, index, _ in _runs(box, shape):
+    for start, index, _ in _boxes.runs(box, shape):
         view = memoryview(part[(*index, ...)].reshape(-1).view(np.uint8))
         _move_all(move, view, offset + start * part.itemsize)
+
+
+def _transfer_all(move: Callable, parts: Parts, shape: tuple, offset: int, is_read: bool) -> None:
+    """Moves all parts of this process; those of short runs by slabs of the box they make up."""
+    whole = _boxes.union([box for _, box in parts])
+    if whole is None or not _has_short_runs(parts, whole, shape):
+        for part, box in parts:
+            _transfer(move, part, box, shape, offset)
+        return
+    dtype = parts[0][0].dtype
+    for slab in _boxes.slabs(whole, SLAB_BYTES // dtype.itemsize):
+        room = np.empty(_boxes.extents(slab), dtype)
+        shared = [(part, box, _boxes.overlap(box, slab)) for part, box in parts]
+        pairs = [
+            (room[_boxes.relative(both, slab)], part[_boxes.relative(both, box)])
+            for part, box, both in shared
+            if math.prod(_boxes.extents(both))
+        ]
+        if not is_read:
+            _copy(pairs)
+        _transfer(move, room, slab, shape, offset)
+        if is_read:
+            _copy((part, piece) for piece, part in pairs)
+
+
+def _copy(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> None:
+    for there, here in pairs:
+        there[...] = here
+
+
+def _has_short_runs(parts: Parts, whole: Box, shape: tuple) -> bool:
+    """Whether system calls cost more than another copy, and the whole takes fewer of them."""
+
+    def run(box: Box) -> int:
+        return next((n for _, _, n in _boxes.runs(box, shape)), 0)
+
+    longest, itemsize = max(run(box) for _, box in parts), parts[0][0].itemsize
+    return longest * itemsize < SHORT_BYTES and longest < run(whole)
 
 
 def _together(team: _team.Team, act: Callable[[], Any]) -> Any:
@@ -336,11 +339,11 @@ def _remove(name: str) -> None:
         os.remove(name)
 
 
-def _write(name: str, parts: list[tuple[np.ndarray, Box]], data: tuple, offset: int) -> None:
+def _write(name: str, parts: Parts, data: tuple, offset: int) -> None:
     handle = os.open(name, os.O_WRONLY)
     try:
-        for part, box in parts:
-            _transfer(lambda buffers, at: os.pwritev(handle, buffers, at), part, box, data, offset)
+        move = functools.partial(os.pwritev, handle)
+        _transfer_all(move, parts, data, offset, is_read=False)
         os.fsync(handle)
     finally:
         os.close(handle)
@@ -392,11 +395,11 @@ def save(path: str | os.PathLike[str], x: Array, *, shape: Sequence[int] | None 
         array([0, 1, 2]...)
     """
     x = _array(x, "save")
-    team, parts = _team.Team(x.sharding.device_set, "save"), _parts(x)
+    team, parts = _team.Team(x.sharding.device_set, "save"), _boxes.parts(x)
     path, dtype, data = _agree(team, lambda: _file_of(path, x, shape))
-    owned = _owned(_boxes(x.sharding, x.shape, data))
+    owned = _boxes.owned(_boxes.of_devices(x.sharding, x.shape, data))
     mine = [
-        (np.ascontiguousarray(np.asarray(parts[d])[_cut(b)]), b)
+        (np.ascontiguousarray(np.asarray(parts[d])[_boxes.within(b)]), b)
         for d, b in owned.items()
         if d in parts
     ]
@@ -448,16 +451,14 @@ def _native(dtype: np.dtype, path: str) -> np.dtype:
 
 
 def _read(path: str, boxes: dict, shape: tuple, dtype: np.dtype, offset: int) -> dict:
-    parts = {}
+    parts = [(_memory(_boxes.extents(box), dtype), box) for box in boxes.values()]
     handle = os.open(path, os.O_RDONLY)
     try:
-        for device, box in boxes.items():
-            part = np.empty(_extents(box), dtype)
-            _transfer(lambda buffers, at: os.preadv(handle, buffers, at), part, box, shape, offset)
-            parts[device] = part
+        move = functools.partial(os.preadv, handle)
+        _transfer_all(move, parts, shape, offset, is_read=True)
     finally:
         os.close(handle)
-    return parts
+    return {device: part for device, (part, _) in zip(boxes, parts, strict=True)}
 
 
 def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
@@ -493,6 +494,7 @@ def load(path: str | os.PathLike[str], sharding: NamedSharding) -> Array:
     native = _agree(team, lambda: (text, _native(dtype, path)))
     names = _mesh.names_of(sharding.spec, len(shape), "load")
     dims = _mesh_rules.padded(sharding.mesh, shape, names)
-    boxes = {d: b for d, b in _boxes(sharding, dims, shape).items() if _is_mine(d)}
+    boxes = {d: b for d, b in _boxes.of_devices(sharding, dims, shape).items() if _is_mine(d)}
     parts = _together(team, lambda: _read(path, boxes, shape, dtype, offset))
-    return _assemble(sharding, dims, {d: p.astype(native) for d, p in parts.items()}, native)
+    parts = {d: p.astype(native, copy=False) for d, p in parts.items()}
+    return _assemble(sharding, dims, parts, native)

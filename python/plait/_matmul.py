@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from plait import (
     _dense,
@@ -151,9 +152,33 @@ def _norm(x: Array, order: Any, place: _mesh.Place) -> Array:
         sums = _redist.summed(size, place, (axis,))
         rest = _mesh.Place(place.mesh, (place.spec[1 - axis],))
         return _redist.reduced(_dense.largest, sums, rest, (0,))
-    most = _redist.reduced(_dense.largest, size, place, (0, 1))
     if order == "max":
-        return most
+        return _redist.reduced(_dense.largest, size, place, (0, 1))
+    return _frobenius(place)(x)
+
+
+@functools.lru_cache(maxsize=4096)
+def _frobenius(place: _mesh.Place) -> Any:
+    """The Frobenius norm: from plain squares, unless they leave the range."""
+
+    @jax.custom_batching.custom_vmap
+    def norm(x: Array) -> Array:
+        squares = _redist.summed(jnp.abs(x) ** 2, place, (0, 1))
+        kind = jnp.finfo(x.dtype)
+        lowest = np.array(kind.tiny / kind.eps * x.size, kind.dtype)  # squares below tiny are lost
+        is_safe = (squares > lowest) & jnp.isfinite(squares)
+        return lax.cond(is_safe, lambda _: jnp.sqrt(squares), lambda x: _scaled(x, place), x)
+
+    @norm.def_vmap
+    def norms(n: int, is_batched: list[bool], x: Array) -> tuple[Array, bool]:
+        return jax.vmap(lambda x: _scaled(x, place))(x), True  # cond would take both ways
+
+    return norm
+
+
+def _scaled(x: Array, place: _mesh.Place) -> Array:
+    size = jnp.abs(x)
+    most = _redist.reduced(_dense.largest, size, place, (0, 1))
     scale = jnp.where((most > 0) & jnp.isfinite(most), most, jnp.ones((), most.dtype))
     return scale * jnp.sqrt(_redist.summed((size / scale) ** 2, place, (0, 1)))
 

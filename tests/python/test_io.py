@@ -12,7 +12,7 @@ import plait
 import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
-from plait import _io
+from plait import _boxes, _io
 
 SPECS = [
     ((1,), P("a")),
@@ -237,11 +237,36 @@ def test_runs_cover_a_box_once():
         ((), ()),
     ]:
         index = np.arange(math.prod(shape)).reshape(shape)
-        runs = list(_io._runs(box, shape))
+        runs = list(_boxes.runs(box, shape))
         got = [i for start, _, n in runs for i in range(start, start + n)]
-        assert got == index[_io._place(box)].ravel().tolist()
-    assert len(list(_io._runs(((1, 3), (0, 5), (0, 6)), (4, 5, 6)))) == 1
-    assert list(_io._runs(((0, 0), (0, 5)), (4, 5))) == []
+        assert got == index[_boxes.place(box)].ravel().tolist()
+    assert len(list(_boxes.runs(((1, 3), (0, 5), (0, 6)), (4, 5, 6)))) == 1
+    assert list(_boxes.runs(((0, 0), (0, 5)), (4, 5))) == []
+
+
+def test_slabs_cover_a_box_once():
+    for box in [((1, 3), (0, 5), (2, 6)), ((2, 9),), ((0, 1), (3, 8)), ((0, 0), (0, 5))]:
+        for n in (1, 4, 7, 100):
+            count = np.zeros([hi for _, hi in box], int)
+            for slab in _boxes.slabs(box, n):
+                count[_boxes.place(slab)] += 1
+                assert 0 < math.prod(_boxes.extents(slab)) <= n
+            want = np.zeros_like(count)
+            want[_boxes.place(box)] = 1
+            assert np.array_equal(count, want)
+
+
+@pytest.mark.parametrize("n_bytes", [8, 48, 200])
+@pytest.mark.parametrize(("grid", "spec"), SPECS)
+def test_files_by_slabs(tmp_path, monkeypatch, grid, spec, n_bytes):
+    """Short runs of one process's devices: the slabs do not end where the parts do."""
+    monkeypatch.setattr(_io, "SLAB_BYTES", n_bytes)
+    for shape in SHAPES:
+        where, a = sharding(grid, spec), meshes.random(shape)
+        plait.save(tmp_path / "x.npy", jax.device_put(padded(a, where), where), shape=shape)
+        assert np.array_equal(np.load(tmp_path / "x.npy"), a)
+        x = plait.load(tmp_path / "x.npy", where)
+        assert x.sharding == where and np.array_equal(x, padded(a, where))
 
 
 # ---- parts and host ------------------------------------------------------------------------------
