@@ -282,12 +282,14 @@ def batching(page: Page) -> str:
     if batch.is_spread:
         return f"whole matrices on each device, if small: {batch.operands} to {batch.results}"
     names = [call.name for call in batch.calls]
-    if names != [call.name for call in single.calls]:
+    n = len(single.calls)
+    if names[:n] != [call.name for call in single.calls]:
         raise SystemExit(f"{page.name}: vmap calls {names}")
-    pairs = zip(batch.calls, single.calls, strict=True)
+    pairs = zip(batch.calls, single.calls, strict=False)
     if names and all(many.arrays == one.arrays for many, one in pairs):
         return f"matrices one after the other: {batch.operands} to {batch.results}"
     times = {0: "no communication", 1: "one call of the core"}.get(len(names), "the same calls")
+    times += ", and those of branches," if len(names) > n else ""
     return f"{times} for the whole batch: {batch.operands} to {batch.results}"
 
 

@@ -1,13 +1,15 @@
-"""JAX's own collectives, where devices of one process need no MPI."""
+"""JAX's own collectives and functions of global arrays: devices of one process need no MPI."""
 
 from _jobs import N_RANKS
 from _result import JAX_FRESH, Rounds
 
-GROUP = f"inside jax.shard_map, and a sum of a global array, {N_RANKS} devices of one process"
+GROUP = f"inside jax.shard_map, and functions of global arrays, {N_RANKS} devices of one process"
 THEIRS = {
     "allreduce": "jax.lax.psum",
     "alltoall": "jax.lax.all_to_all",
     "sum": "jnp.sum of the global array",
+    "matrix_norm": "jnp.linalg.norm of the global array",
+    "gather_to_host": "numpy.asarray of the global array",
 }
 MIB = 64
 N_LOOP = 500  # turns; each of JAX's takes tens of microseconds

@@ -1,4 +1,4 @@
-"""Collectives on 2 devices of one process, and a sum over them: plait's, and JAX's own."""
+"""Collectives on 2 devices of one process, and functions of global arrays: plait's, and JAX's."""
 
 import functools
 
@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from workers.world import World
 
+N_COLUMNS = 4096  # of the matrix whose norm is taken
 JITS = {"plait": plait.jit, "jax": jax.jit}
 
 
@@ -57,25 +58,53 @@ def measure(world, options, n_bytes, n_calls):
         compare(world, options, name, n_bytes, x, once, often, n_calls)
 
 
-def measure_sum(world, options, n_bytes):
-    """The sum over the split axis of an array with a row of so many bytes on each device."""
-    row = np.arange(n_bytes // 4, dtype=np.float32) % 7
-    x = world.put(np.stack([row + i for i in range(world.size)]))
+def measure_global(world, options, n_bytes):
+    """Functions of global arrays with so many bytes on each device."""
+    n = n_bytes // 4
+    row = np.arange(n, dtype=np.float32) % 7
+    stacked = np.stack([row + i for i in range(world.size)])
+    rows, matrix = world.put(stacked), world.put(stacked.reshape(-1, N_COLUMNS))
     whole = NamedSharding(world.mesh, P())
-    sums = [
-        plait.jit(lambda x: plait.sum(x, axis=0, mesh=world.mesh, spec=P("x"))),
-        jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=whole),
-    ]
-    compare(world, options, "sum", n_bytes, x, sums, sums, 1)
+    given = {"mesh": world.mesh, "spec": P("x")}
+    for name, x, sides in [
+        (
+            "sum",
+            rows,
+            [
+                plait.jit(lambda x: plait.sum(x, axis=0, **given)),
+                jax.jit(lambda x: jnp.sum(x, axis=0), out_shardings=whole),
+            ],
+        ),
+        (
+            "matrix_norm",
+            matrix,
+            [
+                plait.jit(lambda x: plait.linalg.matrix_norm(x, **given)),
+                jax.jit(jnp.linalg.norm, out_shardings=whole),
+            ],
+        ),
+        (
+            "gather_to_host",
+            rows,
+            [lambda x: plait.gather_to_host(anew(x)), lambda x: np.asarray(anew(x))],
+        ),
+    ]:
+        compare(world, options, name, n_bytes, x, sides, sides, 1)
+
+
+def anew(x):
+    """The array as another object: JAX keeps what numpy.asarray gave for the first."""
+    parts = [shard.data for shard in x.addressable_shards]
+    return jax.make_array_from_single_device_arrays(x.shape, x.sharding, parts)
 
 
 def compare(world, options, name, n_bytes, x, once, often, n_calls):
     """Both sides' programs on x, first each of them once."""
-    if not np.array_equal(*(np.asarray(f(x)) for f in once)):
+    if not np.allclose(*(np.asarray(f(x)) for f in once), rtol=1e-5):
         raise RuntimeError(f"{name} of {n_bytes} B differs from JAX's")
     cases = {"memcpy": Case(copier(n_bytes, world.team.copies))}
     for key, run in zip(JITS, often, strict=True):
-        cases[key] = Case(lambda run=run: run(x).block_until_ready(), n_calls)
+        cases[key] = Case(lambda run=run: jax.block_until_ready(run(x)), n_calls)
     facts = {"jax": jax.__version__, "bytes": n_bytes, "n_calls": n_calls}
     rounds(world.team, options, name, cases, facts)
 
@@ -86,7 +115,7 @@ def main():
     world = World("devices")
     measure(world, options, 8, int(options.loop))
     measure(world, options, int(options.mib) << 20, 1)
-    measure_sum(world, options, int(options.mib) << 20)
+    measure_global(world, options, int(options.mib) << 20)
 
 
 if __name__ == "__main__":

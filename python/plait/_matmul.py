@@ -163,17 +163,26 @@ def _frobenius(place: _mesh.Place) -> Any:
 
     @jax.custom_batching.custom_vmap
     def norm(x: Array) -> Array:
-        squares = _redist.summed(jnp.abs(x) ** 2, place, (0, 1))
-        kind = jnp.finfo(x.dtype)
-        lowest = np.array(kind.tiny / kind.eps * x.size, kind.dtype)  # squares below tiny are lost
-        is_safe = (squares > lowest) & jnp.isfinite(squares)
+        squares, is_safe = _squares(x, place)
         return lax.cond(is_safe, lambda _: jnp.sqrt(squares), lambda x: _scaled(x, place), x)
+
+    def either(x: Array) -> Array:
+        squares, is_safe = _squares(x, place)
+        return jnp.where(is_safe, jnp.sqrt(squares), _scaled(x, place))
 
     @norm.def_vmap
     def norms(n: int, is_batched: list[bool], x: Array) -> tuple[Array, bool]:
-        return jax.vmap(lambda x: _scaled(x, place))(x), True  # cond would take both ways
+        return jax.vmap(either)(x), True  # as JAX's rule of cond, which fails on Explicit axes
 
     return norm
+
+
+def _squares(x: Array, place: _mesh.Place) -> tuple[Array, Array]:
+    """The sum of squares, and whether to trust it: those below tiny may have been lost."""
+    squares = _redist.summed(jnp.abs(x) ** 2, place, (0, 1))
+    kind = jnp.finfo(x.dtype)
+    lowest = np.array(kind.tiny / kind.eps * x.size, kind.dtype)
+    return squares, (squares > lowest) & jnp.isfinite(squares)
 
 
 def _scaled(x: Array, place: _mesh.Place) -> Array:
@@ -203,7 +212,7 @@ def matrix_norm(
 
     The order is one of
 
-    * ``'fro'``: the root of the sum of squares, without overflow
+    * ``'fro'``: the root of the sum of squares; where these leave the range, from scaled ones
     * ``1``: the largest sum of the magnitudes in a column
     * ``inf``: the largest sum of the magnitudes in a row
     * ``'max'``: the largest magnitude

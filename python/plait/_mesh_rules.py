@@ -21,46 +21,8 @@ from jax.interpreters import ad, batching
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from plait import _eager, _groups, _jax, _layout, _merge, _platforms, _sites, _split, _waves
-from plait._ops import Chain, Rules, aval_of, rules
+from plait._ops import Chain
 from plait._split import Spec
-
-for _name in ("fft", "halo_exchange", "halo_reduce"):
-    rules(
-        _name,
-        Rules(
-            results=lambda avals, params: [
-                avals[0].update(
-                    shape=params["out_shape"], dtype=params.get("out_dtype", avals[0].dtype)
-                )
-            ],
-            transpose=None,  # derivatives are those of the global primitive
-        ),
-    )
-
-
-def _redistribute_transpose(chain: Chain, cts: Sequence, args: Sequence, params: dict) -> list:
-    swapped = {"from": params["to"], "to": params["from"], "donate": False}
-    swapped["out_shape"] = aval_of(args[0]).shape[-params["from"][0] :]
-    return chain.call("redistribute", *cts, **(params | swapped))
-
-
-def _fits(aval: Any, params: dict) -> dict:
-    """The layouts below the axes that vmap has put in front of theirs."""
-    extents = aval.shape[: aval.ndim - params["from"][0]]
-    return {name: _layout.with_leading(params[name], extents) for name in ("from", "to")}
-
-
-rules(
-    "redistribute",
-    Rules(
-        results=lambda avals, params: [
-            a.update(shape=(*a.shape[: a.ndim - params["from"][0]], *params["out_shape"]))
-            for a in avals
-        ],
-        transpose=_redistribute_transpose,
-        fits=lambda avals, params: _fits(avals[0], params),
-    ),
-)
 
 
 def grid_of(mesh: Any) -> dict[str, int]:
@@ -266,6 +228,8 @@ def _lower(
         return _waves.lower(ctx, x, given | {"mesh": mesh, "src": src, "dst": dst})
 
     def local(part: Any) -> Any:
+        if _stays(params, shape, given):
+            return part
         result = Chain().call(
             g.name,
             part.reshape(local_shape(mesh, dims, split)),
@@ -279,6 +243,12 @@ def _lower(
         return result.reshape(local_shape(mesh, given["room"], dst))
 
     return lower_parts(ctx, x, local, len(devices), mesh, src, dst)
+
+
+def _stays(params: dict, dims: tuple[int, ...], given: dict) -> bool:
+    """Whether a redistribution has nothing to do: not even padding to fill with zeros."""
+    is_same = "turn" in params and params["from"] == params["to"] and not params["turn"]
+    return is_same and dims == given["shape"] == given["room"]
 
 
 def lower_parts(

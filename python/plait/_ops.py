@@ -166,7 +166,7 @@ def rules(name: str, given: Rules) -> None:
 def operations() -> dict[str, Operation]:
     """All operations with rules, by name: those of the core, and `pvary`."""
     # they register rules
-    from plait import _coll_rules, _dense_rules, _mesh_rules, _p2p_rules, _tall  # noqa: F401
+    from plait import _coll_rules, _dense_rules, _layout_rules, _p2p_rules, _tall  # noqa: F401
 
     rows = _core.rows()
     return {name: _make(name, rows.get(name), given) for name, given in _RULES.items()}

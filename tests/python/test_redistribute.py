@@ -47,6 +47,25 @@ def test_every_pair_is_bit_exact(shape):
             assert np.array_equal(shard.data, a[shard.index]), (source, to)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_split_it_has(kind):
+    """Nothing is to be done, unless padding is to be filled with zeros."""
+    mesh = meshes.make((2, 2), kind)
+    x = meshes.put(meshes.random((8, 4)), mesh, P("a", "b"))
+
+    def stay(x, **given):
+        return plait.redistribute(x, P("a", "b"), mesh=mesh, spec=P("a", "b"), **given)
+
+    assert not plait.explain(stay, x).calls
+    for f in (stay, plait.jit(stay)):
+        y = f(x)
+        assert np.array_equal(y, x) and y.sharding.is_equivalent_to(x.sharding, 2)
+    assert np.array_equal(jax.jit(jax.vmap(stay))(jnp.stack([x, -x])), np.stack([x, -x]))
+    assert np.array_equal(jax.jit(jax.grad(lambda x: jnp.sum(stay(x) * x)))(x), 2 * x)
+    assert len(plait.explain(functools.partial(stay, shape=(7, 4)), x).calls) == 1
+    assert np.array_equal(stay(x, shape=(7, 4)), np.where(np.arange(8)[:, None] < 7, x, 0))
+
+
 @pytest.mark.long(keep=4)
 @pytest.mark.parametrize(
     "dtype", ["bool", "int8", "uint16", "float16", "bfloat16", "float32", "complex64", "complex128"]
