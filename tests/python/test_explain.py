@@ -60,7 +60,11 @@ def halved(x):
 
 
 def in_a_loop(x):
-    return lax.scan(lambda c, _: (plait.redistribute(c, P("x", "y")), None), x, length=3)[0]
+    def turn(c, _):
+        c = plait.redistribute(c, P("y", "x"))
+        return plait.redistribute(c, P("x", "y"), spec=P("y", "x")), None
+
+    return lax.scan(turn, x, length=3)[0]
 
 
 def summed(x):
