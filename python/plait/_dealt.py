@@ -310,32 +310,42 @@ def identity(like: Matrix, m: int, n: int, first: int = 0) -> Matrix:
     return Matrix(data, like.deal, m, n)
 
 
-def deal_out(x: Any, spec: Spec, deal: Deal, shape: tuple[int, int] | None = None) -> Matrix:
-    """A global array of any layout as a dealt matrix; shape: the shape of its data."""
+def deal_out(
+    x: Any, spec: Spec, deal: Deal, shape: tuple[int, int] | None = None, turn: bool = True
+) -> Matrix:
+    """A global array of any layout as a dealt matrix; shape: the shape of its data.
+
+    turn: dealt out by columns; else by rows, which are the columns of its transpose: that is the
+    matrix then.
+    """
     m, n = x.shape if shape is None else shape
+    rows, columns = (m, n) if turn else (n, m)
     data = deal.redistribute(
         x,
         spec,
         deal.spec,
-        dims=deal.shape(m, n),
+        dims=deal.shape(rows, columns),
         shape=(m, n),
         blocks=((0, 0), (deal.block, 0)),
-        turn=True,
+        turn=turn,
     )
-    return Matrix(data, deal, m, n)
+    return Matrix(data, deal, rows, columns)
 
 
-def collect(a: Matrix, spec: Spec, room: tuple[int, int] | None = None) -> Any:
-    """The global array of a dealt matrix in any layout; room: its extents, zero behind the data."""
-    deal = a.deal
+def collect(a: Matrix, spec: Spec, room: tuple[int, int] | None = None, turn: bool = True) -> Any:
+    """The global array of a dealt matrix in any layout; room: its extents, zero behind the data.
+
+    turn: as in `deal_out`.
+    """
+    deal, extents = a.deal, (a.m, a.n) if turn else (a.n, a.m)
     return deal.redistribute(
         a.data,
         deal.spec,
         spec,
-        dims=(a.m, a.n) if room is None else room,
+        dims=extents if room is None else room,
         shape=(a.n, a.m),
         blocks=((deal.block, 0), (0, 0)),
-        turn=True,
+        turn=turn,
     )
 
 

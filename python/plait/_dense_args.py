@@ -290,15 +290,15 @@ def as_columns(x: Any) -> Any:
     return x[:, None] if x.ndim == 1 else x
 
 
-def deal_in(lay: Lay, x: Any, deal: Deal) -> Matrix:
-    """A matrix or vector, dealt out."""
-    return _dealt.deal_out(as_columns(x), lay.spec, deal, lay.shape)
+def deal_in(lay: Lay, x: Any, deal: Deal, turn: bool = True) -> Matrix:
+    """A matrix or vector, dealt out; turn: as in `_dealt.deal_out`."""
+    return _dealt.deal_out(as_columns(x), lay.spec, deal, lay.shape, turn)
 
 
-def back(a: Matrix, lay: Lay, ndim: int = 2) -> Any:
+def back(a: Matrix, lay: Lay, ndim: int = 2, turn: bool = True) -> Any:
     """The global array of a dealt matrix, or the vector that it stands for; split if possible."""
-    room = (a.m, a.n) if lay.room is None else lay.room
-    x = _dealt.collect(a, fitted(a.deal.mesh, lay.spec, room), room)
+    room = lay.room or ((a.m, a.n) if turn else (a.n, a.m))
+    x = _dealt.collect(a, fitted(a.deal.mesh, lay.spec, room), room, turn)
     return jnp.squeeze(x, 1) if ndim == 1 else x
 
 

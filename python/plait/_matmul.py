@@ -26,10 +26,18 @@ ORDERS = ("fro", 1, jnp.inf, "max")
 FEW = 64  # columns per device, up to which the matrix is not moved
 
 
-def _product(a: Array, b: Array, *, lays: tuple, to: Lay, deal: Deal) -> Array:
-    left = _dense_args.deal_in(lays[0], a, deal)
-    right = _dense_args.deal_in(lays[1], b, deal)
-    return _dense_args.back(_dense_rules.gemm(left, right), to, b.ndim)
+def _product(a: Array, b: Array, *, lays: tuple, to: Lay, deal: Deal, by_rows: bool) -> Array:
+    """By rows, as cᵀ = bᵀ aᵀ: then nothing is transposed in memory, and b moves in panels."""
+    left = _dense_args.deal_in(lays[0], a, deal, not by_rows)
+    right = _dense_args.deal_in(lays[1], b, deal, not by_rows)
+    pair = (right, left) if by_rows else (left, right)
+    return _dense_args.back(_dense_rules.gemm(*pair), to, b.ndim, not by_rows)
+
+
+def _goes_by_rows(left: Operand, right: Operand) -> bool:
+    """Whether rows alone are split, and b is not the larger one to move."""
+    is_split = [spec[0] and not spec[1] for spec in (left.spec, right.spec)]
+    return all(is_split) and right.x.ndim == 2 and right.shape[1] <= left.shape[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +119,8 @@ def matmul(
 
     * If ``b`` is a vector or has few columns, less than a device has of ``a``, then ``a`` stays
       where it is: ``b`` is gathered, and the products of the devices are added up.
-    * Otherwise, and always if ``block=`` is given, ``a`` moves in panels of ``block`` columns. A
+    * Otherwise, and always if ``block=`` is given, ``a`` moves in panels of ``block`` columns; or
+      ``b`` in panels of ``block`` rows, if both are split by rows and ``b`` is not the larger. A
       device then never holds more than its parts of the operands and the result, and two panels.
 
     ``shape`` and ``shape_b`` are the shapes of the data in arrays with padding at their tail, for
@@ -140,7 +149,8 @@ def matmul(
     given = {"lays": (left.lay, right.lay), "to": Lay(to, None, room)}
     still = _still(left, (*data, 1)[1], deal) if block is None else None
     if still is None:
-        return _dense_args.run(_product, left.x, right.x, deal=deal, **given)
+        by_rows = _goes_by_rows(left, right)
+        return _dense_args.run(_product, left.x, right.x, deal=deal, by_rows=by_rows, **given)
     return _dense_args.run(_still_product, left.x, right.x, still=still, **given)
 
 

@@ -62,6 +62,47 @@ def test_few_columns(data):
     matrices.check_product((meshes.data(got, (m, *b.shape[1:])),), a @ b, k)
 
 
+def put_padded(v, mesh, spec):
+    return meshes.put(meshes.padded(v, meshes.rounded(v.shape, mesh, spec)), mesh, spec)
+
+
+@hypothesis.settings(max_examples=20, deadline=None)
+@hypothesis.given(st.data())
+def test_rows_that_move(data):
+    """Both operands split by rows, in any way; then b moves unless it is the larger."""
+    mesh = meshes.make((2, 4))
+    rows = [P("a"), P("b"), P(("b", "a"))]
+    spec, spec_b = data.draw(st.sampled_from(rows)), data.draw(st.sampled_from(rows))
+    m, k, n = (data.draw(st.integers(1, 40)) for _ in range(3))
+    dtype = data.draw(st.sampled_from(matrices.DTYPES))
+    a, b = meshes.random((m, k), dtype), meshes.random((k, n), dtype, 1)
+    product = functools.partial(
+        plait.linalg.matmul,
+        block=data.draw(st.sampled_from([None, 1, 5])),
+        **{"shape": a.shape, "shape_b": b.shape, "spec": spec, "spec_b": spec_b, "mesh": mesh},
+    )
+    got, back = jax.vjp(product, put_padded(a, mesh, spec), put_padded(b, mesh, spec_b))
+    matrices.check_product((meshes.data(got, (m, n)),), a @ b, k)
+    c = meshes.random((m, n), dtype, 2)
+    of_a, of_b = back(put_padded(c, mesh, spec))
+    matrices.check_product((meshes.data(of_a, (m, k)),), c @ b.T, n)
+    matrices.check_product((meshes.data(of_b, (k, n)),), a.T @ c, m)
+
+
+def test_which_rows_move():
+    """Of two matrices split by rows, the smaller, without a transposition in memory."""
+    mesh = meshes.make((4,))
+    for m, n in [(512, 256), (256, 512)]:
+        shapes = (m, 256), (256, n)
+        split = NamedSharding(mesh, P("a"))
+        a, b = (jax.ShapeDtypeStruct(shape, np.float32, sharding=split) for shape in shapes)
+        given = {"mesh": mesh, "spec": P("a"), "spec_b": P("a")}
+        found = plait.explain(functools.partial(plait.linalg.matmul, **given), a, b).calls
+        assert [call.name for call in found] == [*["redistribute"] * 2, "gemm", "redistribute"]
+        assert any("turned" in call.title for call in found) == (n > m)
+        assert found[2].n_bytes == 256 * 256 * 4 * 3 // 4
+
+
 @pytest.mark.parametrize("spec", [P("a"), P(None, "a"), P()])
 def test_a_matrix_that_stays(spec):
     """The data that moves is of the size of the vectors, except with block=."""
