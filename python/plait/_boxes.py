@@ -24,6 +24,10 @@ def extents(box: Box) -> tuple[int, ...]:
     return tuple(hi - lo for lo, hi in box)
 
 
+def size(box: Box) -> int:
+    return math.prod(extents(box))
+
+
 def within(box: Box) -> tuple[slice, ...]:
     """Where the data of a shard lies within the shard."""
     return tuple(slice(0, n) for n in extents(box))
@@ -44,12 +48,12 @@ def of_devices(sharding: Any, dims: tuple[int, ...], data: tuple[int, ...]) -> d
 def owned(boxes: dict[Any, Box]) -> dict[Any, Box]:
     """Each box once: with the first device that has it; empty boxes with no device."""
     seen: set[Box] = set()
-    owned = {}
+    first = {}
     for device, box in boxes.items():
-        if box not in seen and math.prod(extents(box)):
-            owned[device] = box
+        if box not in seen and size(box):
+            first[device] = box
             seen.add(box)
-    return owned
+    return first
 
 
 def parts(x: Array) -> dict[Any, Any]:
@@ -87,15 +91,14 @@ def relative(box: Box, other: Box) -> tuple[slice, ...]:
 
 def union(boxes: Sequence[Box]) -> Box | None:
     """The box that disjoint or equal ones make up, or None."""
-    distinct = [b for b in set(boxes) if math.prod(extents(b))]
+    distinct = [b for b in set(boxes) if size(b)]
     if not distinct:
         return None
     whole = tuple(
         (min(lo for lo, _ in ends), max(hi for _, hi in ends))
         for ends in zip(*distinct, strict=True)
     )
-    n = sum(math.prod(extents(b)) for b in distinct)
-    return whole if n == math.prod(extents(whole)) else None
+    return whole if sum(map(size, distinct)) == size(whole) else None
 
 
 def slabs(box: Box, n: int) -> Iterator[Box]:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import math
 import operator
 import os
@@ -176,24 +177,19 @@ def gather_to_host(
     comm = team.comm
     if comm is not None:
         flat = _flat(mine, x.dtype)
-        counts = [_bytes_of(owned, process, x.dtype) for process in team.processes]
+        every = [[b for d, b in owned.items() if d.process_index == p] for p in team.processes]
+        counts = [sum(map(_boxes.size, boxes)) * x.dtype.itemsize for boxes in every]
         if root is None:
             flat = np.asarray(_move.allgatherv(flat, counts, comm=comm))
         else:
             flat = np.asarray(_move.gatherv(flat, counts, root, comm=comm))
             if comm.rank != root:
                 return None
-        theirs = [b for p in team.processes for d, b in owned.items() if d.process_index == p]
-        mine = list(_apart(flat, theirs, x.dtype))
+        mine = list(_apart(flat, itertools.chain(*every), x.dtype))
     whole = np.empty(data, x.dtype)
     for part, box in mine:
         whole[_boxes.place(box)] = part
     return whole
-
-
-def _bytes_of(owned: dict[Any, Box], process: int, dtype: Any) -> int:
-    sizes = [math.prod(_boxes.extents(b)) for d, b in owned.items() if d.process_index == process]
-    return sum(sizes) * dtype.itemsize
 
 
 def _flat(parts: Parts, dtype: Any) -> np.ndarray:
@@ -205,11 +201,11 @@ def _flat(parts: Parts, dtype: Any) -> np.ndarray:
     return flat
 
 
-def _apart(flat: np.ndarray, boxes: Sequence[Box], dtype: Any) -> Iterator[tuple[np.ndarray, Box]]:
+def _apart(flat: np.ndarray, boxes: Iterable[Box], dtype: Any) -> Iterator[tuple[np.ndarray, Box]]:
     """The parts in these bytes, with their boxes."""
     at = 0
     for box in boxes:
-        n = math.prod(_boxes.extents(box)) * dtype.itemsize
+        n = _boxes.size(box) * dtype.itemsize
         yield flat[at : at + n].view(dtype).reshape(_boxes.extents(box)), box
         at += n
 
@@ -246,7 +242,7 @@ def _transfer_all(move: Callable, parts: Parts, shape: tuple, offset: int, is_re
         pairs = [
             (room[_boxes.relative(both, slab)], part[_boxes.relative(both, box)])
             for part, box, both in shared
-            if math.prod(_boxes.extents(both))
+            if _boxes.size(both)
         ]
         if not is_read:
             _copy(pairs)

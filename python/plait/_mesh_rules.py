@@ -227,8 +227,10 @@ def _lower(
     if params.get("waves") and "cuda" in _jax.lowering_platforms(ctx):
         return _waves.lower(ctx, x, given | {"mesh": mesh, "src": src, "dst": dst})
 
+    stays = g.name == "redistribute" and _stays(params, shape, given)
+
     def local(part: Any) -> Any:
-        if _stays(params, shape, given):
+        if stays:
             return part
         result = Chain().call(
             g.name,
@@ -247,7 +249,7 @@ def _lower(
 
 def _stays(params: dict, dims: tuple[int, ...], given: dict) -> bool:
     """Whether a redistribution has nothing to do: not even padding to fill with zeros."""
-    is_same = "turn" in params and params["from"] == params["to"] and not params["turn"]
+    is_same = params["from"] == params["to"] and not params["turn"]
     return is_same and dims == given["shape"] == given["room"]
 
 

@@ -26,7 +26,7 @@ def redistribute(
 ) -> Array:
     """The same global array, split over its mesh as ``to_spec`` says.
 
-    Nothing is communicated or copied if it is split so already, unless ``shape`` is smaller.
+    Nothing is communicated if it is split so already.
 
     ``shape`` is the shape of the data in an array with padding at its tail, for sizes that the mesh
     does not divide. The result has as much padding as its own split needs, filled with zeros.
